@@ -1,0 +1,55 @@
+"""Specs: frozen records of models, accelerators, precisions, efficiencies and options, and where to find them."""
+
+from .catalogue import (
+    AnyModel,
+    catalogue_root,
+    list_efficiencies,
+    list_gpus,
+    list_models,
+    list_precisions,
+    list_sweeps,
+    load_efficiency,
+    load_gpu,
+    load_model,
+    load_precision,
+    sweep_path,
+)
+from .efficiency import COLLECTIVES, KERNELS, Efficiency
+from .gpu import COMPUTE_TYPES, Gpu
+from .model import LayerGroup, LumpedModel, Model
+from .options import Options
+from .precision import GEMM_CLASSES, WEIGHT_CLASSES, Precision
+from .record import Record, SpecError, allowed_keys, explain, read_yaml, to_record
+
+__all__ = [
+    "COLLECTIVES",
+    "COMPUTE_TYPES",
+    "GEMM_CLASSES",
+    "KERNELS",
+    "WEIGHT_CLASSES",
+    "AnyModel",
+    "Efficiency",
+    "Gpu",
+    "LayerGroup",
+    "LumpedModel",
+    "Model",
+    "Options",
+    "Precision",
+    "Record",
+    "SpecError",
+    "allowed_keys",
+    "catalogue_root",
+    "explain",
+    "list_efficiencies",
+    "list_gpus",
+    "list_models",
+    "list_precisions",
+    "list_sweeps",
+    "load_efficiency",
+    "load_gpu",
+    "load_model",
+    "load_precision",
+    "read_yaml",
+    "sweep_path",
+    "to_record",
+]

@@ -1,0 +1,184 @@
+"""Look up specs by name, path, mapping or record."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .efficiency import Efficiency
+from .gpu import Gpu
+from .huggingface import model_fields
+from .model import LumpedModel, Model
+from .precision import Precision
+from .record import MAX_FILE_BYTES, Record, SpecError, read_yaml, to_record
+
+T = TypeVar("T", bound=Record)
+Source = str | Path | Mapping[str, Any]
+AnyModel = Model | LumpedModel
+
+FOLDERS = {"model": "models", "gpu": "gpus", "precision": "precisions", "efficiency": "efficiencies"}
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+
+
+@cache
+def catalogue_root() -> Path:
+    """Folder that holds ``specs/`` and ``sweeps/``: inside an installed wheel, else the checkout.
+
+    Raises
+    ------
+    SpecError
+        When neither is there.
+    """
+    package = Path(__file__).resolve().parent.parent
+    for root in (package / "_catalogue", package.parent):
+        if (root / "specs" / "models").is_dir():
+            return root
+    raise SpecError(f"no catalogue: neither {package / '_catalogue'} nor {package.parent / 'specs'} exists")
+
+
+def list_models() -> list[str]:
+    """Names of the models in the catalogue."""
+    return _names("model")
+
+
+def list_gpus() -> list[str]:
+    """Names of the accelerators in the catalogue."""
+    return _names("gpu")
+
+
+def list_precisions() -> list[str]:
+    """Names of the precisions in the catalogue."""
+    return _names("precision")
+
+
+def list_efficiencies() -> list[str]:
+    """Names of the efficiency sets in the catalogue."""
+    return _names("efficiency")
+
+
+def list_sweeps() -> list[str]:
+    """Names of the sweep files that come with the package."""
+    return sorted(p.stem for p in (catalogue_root() / "sweeps").glob("*.yaml"))
+
+
+def sweep_path(name: str) -> Path:
+    """Path of a shipped sweep file."""
+    return _named("sweep", name, catalogue_root() / "sweeps", list_sweeps())
+
+
+def load_gpu(gpu: Source | Gpu) -> Gpu:
+    """Load an accelerator.
+
+    Parameters
+    ----------
+    gpu
+        Catalogue name ("h100-sxm"), path of a YAML file, mapping with a file's keys, or a record.
+
+    Raises
+    ------
+    SpecError
+        Naming file, key, value and what is allowed.
+
+    Examples
+    --------
+    >>> load_gpu("h100-sxm").hbm_bandwidth
+    3350000000000.0
+    """
+    return gpu if isinstance(gpu, Gpu) else _load("gpu", Gpu, gpu)
+
+
+def load_precision(precision: Source | Precision) -> Precision:
+    """Load a precision: catalogue name ("fp8"), YAML path, mapping, or record. See :func:`load_gpu`."""
+    return precision if isinstance(precision, Precision) else _load("precision", Precision, precision)
+
+
+def load_efficiency(efficiency: Source | Efficiency) -> Efficiency:
+    """Load an efficiency set: catalogue name ("ideal"), YAML path, mapping, or record. See :func:`load_gpu`."""
+    return efficiency if isinstance(efficiency, Efficiency) else _load("efficiency", Efficiency, efficiency)
+
+
+def load_model(model: Source | AnyModel) -> AnyModel:
+    """Load a model.
+
+    Parameters
+    ----------
+    model
+        Catalogue name ("llama-3.1-70b"), path of a YAML file, of a Hugging Face ``config.json`` or of the folder that
+        holds one, a mapping with the fields of either, or a record.
+
+    Returns
+    -------
+    Model or LumpedModel
+        With ``n_parameters`` and ``n_parameters_active``.
+
+    Raises
+    ------
+    SpecError
+        Naming file, key, value and what is allowed; a Hugging Face field that is not understood is never skipped.
+
+    Examples
+    --------
+    >>> load_model("llama-3.1-8b").n_parameters
+    8030261248
+    """
+    if isinstance(model, (Model, LumpedModel)):
+        return model
+    data, where, name = _read("model", model)
+    if "model_type" in data:
+        fields = {"name": str(data.get("_name_or_path") or name).lower(), **model_fields(data, where)}
+        return to_record(Model, fields, where)
+    data = {"name": name, **data}
+    return to_record(LumpedModel, data, where) if "n_parameters" in data else to_record(Model, data, where)
+
+
+def _load(kind: str, cls: type[T], source: Source) -> T:
+    data, where, name = _read(kind, source)
+    return to_record(cls, {"name": name, **data}, where)
+
+
+def _read(kind: str, source: Source) -> tuple[dict[str, Any], str, str]:
+    """The mapping behind a source, what to call it in errors, and a name for it."""
+    if isinstance(source, Mapping):
+        return dict(source), f"inline {kind}", f"inline-{kind}"
+    if not isinstance(source, (str, Path)) or not str(source):
+        raise SpecError(f"{kind} {source!r}: expected a catalogue name, a path, a mapping or a record")
+    path = Path(source)
+    if not (isinstance(source, Path) or path.suffix or "/" in source) or _NAME.fullmatch(str(source).lower()):
+        path = _named(kind, str(source), catalogue_root() / "specs" / FOLDERS[kind], _names(kind))
+    if path.is_dir():
+        path = path / "config.json"
+    data = _read_json(path) if path.suffix == ".json" else read_yaml(path)
+    if not isinstance(data, Mapping):
+        raise SpecError(f"{path}: expected a mapping of keys to values, got {type(data).__name__}")
+    return dict(data), str(path), path.parent.name if path.name == "config.json" else path.stem
+
+
+def _named(kind: str, name: str, folder: Path, names: list[str]) -> Path:
+    """Path of a catalogue item; an existing file of that name in the working folder wins over an unknown name."""
+    if name.lower() in names:
+        return folder / f"{name.lower()}.yaml"
+    if Path(name).exists():
+        return Path(name)
+    close = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.5)
+    hint = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(names)}"
+    raise SpecError(f"{kind} {name!r} is neither in the catalogue nor a file; {hint}")
+
+
+def _names(kind: str) -> list[str]:
+    return sorted(p.stem for p in (catalogue_root() / "specs" / FOLDERS[kind]).glob("*.yaml"))
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise SpecError(f"{path}: larger than {MAX_FILE_BYTES:,} bytes; a config.json is a few kilobytes")
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise SpecError(f"{path}: is not valid JSON: {error}") from None

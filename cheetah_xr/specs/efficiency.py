@@ -1,0 +1,67 @@
+"""The efficiency record: what software reaches of each peak, and the overheads it adds."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from .record import Record
+
+Fraction = Annotated[float, Field(gt=0, le=1)]
+Seconds = Annotated[float, Field(ge=0)]
+
+KERNELS = (
+    "attn_proj",
+    "attn_core",
+    "dense_mlp",
+    "router",
+    "shared_experts",
+    "routed_experts",
+    "embedding",
+    "lm_head",
+    "small_ops",
+)
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+
+
+class Efficiency(Record):
+    """Fractions of peak HBM bandwidth, peak FLOP/s, link and NIC rate, and latencies and CPU overheads in seconds.
+
+    ``tau_layer`` is paid per layer, ``tau_global`` per pass, ``tau_batch`` per sequence and pass (seed 1, appendix).
+    ``latency_message`` is paid for each message of a collective: 2(n-1) in a ring all-reduce, n-1 otherwise.
+    """
+
+    memory_attn_proj: Fraction = 1.0
+    memory_attn_core: Fraction = 1.0
+    memory_dense_mlp: Fraction = 1.0
+    memory_router: Fraction = 1.0
+    memory_shared_experts: Fraction = 1.0
+    memory_routed_experts: Fraction = 1.0
+    memory_embedding: Fraction = 1.0
+    memory_lm_head: Fraction = 1.0
+    memory_small_ops: Fraction = 1.0
+    compute_attn_proj: Fraction = 1.0
+    compute_attn_core: Fraction = 1.0
+    compute_dense_mlp: Fraction = 1.0
+    compute_router: Fraction = 1.0
+    compute_shared_experts: Fraction = 1.0
+    compute_routed_experts: Fraction = 1.0
+    compute_lm_head: Fraction = 1.0
+    compute_small_ops: Fraction = 1.0
+    link_all_reduce: Fraction = 1.0
+    link_all_gather: Fraction = 1.0
+    link_reduce_scatter: Fraction = 1.0
+    link_all_to_all: Fraction = 1.0
+    nic_all_reduce: Fraction = 1.0
+    nic_all_gather: Fraction = 1.0
+    nic_reduce_scatter: Fraction = 1.0
+    nic_all_to_all: Fraction = 1.0
+    latency_all_reduce: Seconds = 0.0
+    latency_all_gather: Seconds = 0.0
+    latency_reduce_scatter: Seconds = 0.0
+    latency_all_to_all: Seconds = 0.0
+    latency_message: Seconds = 0.0
+    tau_layer: Seconds = 0.0
+    tau_global: Seconds = 0.0
+    tau_batch: Seconds = 0.0

@@ -1,0 +1,62 @@
+"""The accelerator record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+from pydantic import Field, model_validator
+
+from .record import Record
+
+COMPUTE_TYPES = ("bf16", "fp16", "fp8", "fp4", "int8")
+"""Number formats a matrix unit multiplies in; the record has a ``peak_`` field for each (and for fp32 and tf32)."""
+
+Positive = Annotated[float, Field(gt=0)]
+
+
+class Gpu(Record):
+    """One accelerator, SI units: bytes, B/s, FLOP/s, W, USD/h. Peaks are dense, links unidirectional per GPU.
+
+    A number that is not known is None, and a layout that needs it is masked.
+    """
+
+    file_units: ClassVar[Mapping[str, tuple[str, float]]] = {
+        "memory_gb": ("memory_label_bytes", 1e9),
+        "hbm_bandwidth_gb_s": ("hbm_bandwidth", 1e9),
+        **{f"peak_{t}_tflops": (f"peak_{t}", 1e12) for t in ("fp32", "tf32", *COMPUTE_TYPES)},
+        "link_gb_s": ("link_bandwidth", 1e9),
+        "link_pairwise_gb_s": ("link_pairwise", 1e9),
+        "nic_gb_s": ("nic_bandwidth", 1e9),
+        "tdp_w": ("tdp", 1.0),
+        "price_usd_per_hour": ("price_per_hour", 1.0),
+    }
+
+    vendor: str = ""
+    memory_label_bytes: Positive | None = None
+    memory_reported_bytes: Positive | None = None
+    memory_bytes: Positive | None = None
+    hbm_bandwidth: Positive
+    peak_fp32: Positive | None = None
+    peak_tf32: Positive | None = None
+    peak_bf16: Positive
+    peak_fp16: Positive | None = None
+    peak_fp8: Positive | None = None
+    peak_fp4: Positive | None = None
+    peak_int8: Positive | None = None
+    link_bandwidth: Positive | None = None
+    link_domain: Annotated[int, Field(ge=1)] | None = None
+    link_pairwise: Positive | None = None
+    nic_bandwidth: Positive | None = None
+    tdp: Positive | None = None
+    price_per_hour: Annotated[float, Field(ge=0)] | None = None
+
+    @model_validator(mode="after")
+    def _memory(self) -> Gpu:
+        """Usable memory: what the device reports where known, else the label in decimal GB."""
+        if self.memory_bytes is None:
+            usable = self.memory_reported_bytes or self.memory_label_bytes
+            if usable is None:
+                raise ValueError("one of memory_gb, memory_reported_bytes and memory_bytes is needed")
+            object.__setattr__(self, "memory_bytes", usable)
+        return self

@@ -1,0 +1,106 @@
+"""Accounting options of the cost model."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from .record import Record
+
+Overlap = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0)]
+Degree = Annotated[int, Field(ge=1)] | None
+Part = Literal["layers", "embedding", "lm_head"]
+
+
+class Options(Record):
+    """How work is counted and combined; every default is the one of the cost model (docs/cost-model.md).
+
+    Parameters
+    ----------
+    granularity
+        "kernel": the roofline maximum of each kernel, then the sum. "component": of attention, MLP, embedding and
+        LM head as wholes (seed 1).
+    activation_traffic
+        "gemm" counts inputs and outputs of every GEMM, "none" leaves them out (seeds 2 and 3).
+    small_ops
+        "none", "flops" (norms, RoPE, softmax, gating, residuals as in seed 2's appendix) or "memory" (their traffic).
+    causal
+        Causal mask in prefill.
+    mla
+        Form of multi-head latent attention in decode.
+    include
+        Parts of the pass that are priced. Capacity always counts the whole model.
+    cached_tokens
+        Tokens per sequence already in the cache before a prefill.
+    overlap_tp, overlap_ep
+        Share of the smaller side hidden behind the larger: all-reduces and gathers; expert dispatch and combine.
+    micro_batches
+        Micro-batches a pass is cut into; the layers' weights are read once for each.
+    expert_comm
+        "all_to_all", or "all_reduce" for tokens replicated on all ranks (needs dp = 1).
+    dispatch_copies
+        Copies of a token sent: one per "expert", per distinct "rank", or per distinct "node" and then inside it;
+        "auto" is expert in decode and node in prefill.
+    max_nodes
+        Most nodes a token may be routed to; None is no limit.
+    redundant_experts
+        Extra expert slots (replicas).
+    expert_load
+        "mean" expected distinct experts of a rank, or those of the "busiest" rank.
+    imbalance
+        Tokens of the slowest rank over the mean.
+    distinct_factor
+        Distinct experts over those of uniform independent routing.
+    dense_tp, shared_tp, lm_head_tp
+        Tensor-parallel degree of dense MLP, shared experts and LM head; None is tp.
+    hierarchy
+        "max": link and NIC stages of a ring collective are pipelined; "sum": one after the other.
+    on_infeasible
+        Points that do not fit in memory: "mask" (NaN with a status), "clip" (run at the largest batch that fits) or
+        "ignore" (memory is not asked about).
+    memory_base
+        What `memory_fraction` is a fraction of: "total" (vLLM), "free_at_start" (SGLang), "free_after_load"
+        (TensorRT-LLM).
+    memory_fraction
+        Share of that memory the engine may use.
+    reserve_bytes
+        Bytes of one GPU kept for activations and workspaces.
+    used_at_start_bytes
+        Bytes of one GPU in use before the engine starts; lowers "free_at_start" and "free_after_load".
+    draft_tokens
+        Tokens drafted and verified per sequence and decode pass.
+    acceptance
+        Probability that a drafted token is accepted.
+    """
+
+    name: str = "options"
+    granularity: Literal["kernel", "component"] = "kernel"
+    activation_traffic: Literal["gemm", "none"] = "gemm"
+    small_ops: Literal["none", "flops", "memory"] = "none"
+    causal: bool = True
+    mla: Literal["absorbed", "expanded"] = "absorbed"
+    include: Annotated[tuple[Part, ...], Field(strict=False)] = ("layers", "embedding", "lm_head")
+    cached_tokens: Count = 0
+    overlap_tp: Overlap = 0.0
+    overlap_ep: Overlap = 1.0
+    micro_batches: Annotated[int, Field(ge=1)] = 1
+    expert_comm: Literal["all_to_all", "all_reduce"] = "all_to_all"
+    dispatch_copies: Literal["auto", "expert", "rank", "node"] = "auto"
+    max_nodes: Degree = None
+    redundant_experts: Count = 0
+    expert_load: Literal["mean", "busiest"] = "mean"
+    imbalance: Annotated[float, Field(ge=1)] = 1.0
+    distinct_factor: Annotated[float, Field(gt=0, le=1)] = 1.0
+    dense_tp: Degree = None
+    shared_tp: Degree = None
+    lm_head_tp: Degree = None
+    hierarchy: Literal["max", "sum"] = "max"
+    on_infeasible: Literal["mask", "clip", "ignore"] = "mask"
+    memory_base: Literal["total", "free_at_start", "free_after_load"] = "total"
+    memory_fraction: Annotated[float, Field(gt=0, le=1)] = 0.9
+    reserve_bytes: Annotated[float, Field(ge=0)] = 0.0
+    used_at_start_bytes: Annotated[float, Field(ge=0)] = 0.0
+    draft_tokens: Count = 0
+    acceptance: Annotated[float, Field(ge=0, le=1)] = 0.0

@@ -1,0 +1,130 @@
+"""The base of every spec: a frozen, validated record in SI units, read from YAML whose keys name vendor units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from math import isfinite
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+MAX_FILE_BYTES = 4_000_000
+"""A spec or sweep file larger than this is refused before it is parsed."""
+
+
+class SpecError(ValueError):
+    """A spec, sweep file or argument that cannot be used; the message names file, key, value and what is allowed."""
+
+
+T = TypeVar("T", bound="Record")
+
+
+class Record(BaseModel):
+    """A frozen record: unknown keys, wrong types, booleans as numbers, NaN and infinity are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())
+
+    file_units: ClassVar[Mapping[str, tuple[str, float]]] = {}
+    """Key in a file -> (field of the record, factor to SI)."""
+
+    name: str
+    sources: dict[str, str] = {}
+    notes: str = ""
+
+    def with_numbers(self, numbers: Mapping[str, Any]) -> Self:
+        """Copy with some fields replaced by arrays (not validated: the engine's inputs are already checked)."""
+        return self.model_copy(update=dict(numbers))
+
+    @classmethod
+    def numeric_fields(cls) -> tuple[str, ...]:
+        """Fields that may be a sweep axis."""
+        return tuple(n for n, f in cls.model_fields.items() if _is_number(f.annotation))
+
+    def canonical(self) -> dict[str, Any]:
+        """The fields as plain JSON data, sources left out: what a fingerprint is made of."""
+        return self.model_dump(mode="json", exclude={"sources", "notes"})
+
+
+def _is_number(annotation: Any) -> bool:
+    parts = {annotation, *getattr(annotation, "__args__", ())}
+    return bool(parts & {int, float}) and bool not in parts and str not in parts
+
+
+def read_yaml(path: Path) -> Any:
+    """Parse a YAML 1.2 file (``1e12`` is a number, ``no`` is text, duplicate keys are an error)."""
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise SpecError(f"{path}: larger than {MAX_FILE_BYTES:,} bytes; a spec or sweep file is a few kilobytes")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise SpecError(f"{path}: is not UTF-8 text") from None
+    try:
+        return YAML(typ="safe", pure=True).load(text)
+    except YAMLError as error:
+        raise SpecError(f"{path}: is not valid YAML: {' '.join(str(error).split())}") from None
+    except (ValueError, RecursionError) as error:
+        raise SpecError(f"{path}: is not valid YAML: {error}") from None
+
+
+def to_record(cls: type[T], data: Any, where: str) -> T:
+    """Turn a mapping with file keys (or SI field names) into a record.
+
+    Parameters
+    ----------
+    cls
+        Record class.
+    data
+        Mapping as parsed from YAML or given in Python.
+    where
+        What to call the source of `data` in an error: a path or "inline gpu".
+
+    Raises
+    ------
+    SpecError
+        Naming `where`, the key, its value and what is allowed.
+    """
+    if not isinstance(data, Mapping):
+        raise SpecError(f"{where}: expected a mapping of keys to values, got {type(data).__name__}")
+    fields: dict[str, Any] = {}
+    for key, value in data.items():
+        field, factor = cls.file_units.get(str(key), (str(key), None))
+        if field in fields:
+            raise SpecError(f"{where}: key {key!r}: {field} is given twice")
+        if factor is not None and isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value):
+            value = float(Decimal(repr(value)) * Decimal(factor))
+        fields[field] = value
+    if isinstance(fields.get("sources"), Mapping):
+        fields["sources"] = {cls.file_units.get(str(k), (str(k), None))[0]: v for k, v in fields["sources"].items()}
+    try:
+        return cls.model_validate(fields)
+    except ValidationError as error:
+        raise SpecError(explain(error, where, allowed_keys(cls))) from None
+
+
+def allowed_keys(cls: type[Record]) -> list[str]:
+    """Keys a file of this class may have, vendor units preferred over the SI field they fill."""
+    filled = {field for field, _ in cls.file_units.values()}
+    return sorted({*cls.file_units, *(f for f in cls.model_fields if f not in filled)})
+
+
+def explain(error: ValidationError, where: str, allowed: list[str]) -> str:
+    """One line per problem: file, key, value, what is wrong and what is allowed."""
+    lines = []
+    for item in error.errors(include_url=False):
+        key = ".".join(str(part) for part in item["loc"]) or "(whole)"
+        if item["type"] == "extra_forbidden":
+            lines.append(f"{where}: unknown key {key!r}; allowed: {', '.join(allowed)}")
+        elif item["type"] == "missing":
+            lines.append(f"{where}: key {key!r} is missing")
+        elif item["type"] == "value_error":
+            lines.append(f"{where}: {str(item['ctx']['error'])}")
+        else:
+            message = item["msg"][0].lower() + item["msg"][1:]
+            lines.append(f"{where}: key {key!r} has value {item['input']!r}: {message}")
+    return "\n".join(lines)
