@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from math import isfinite
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from types import UnionType
+from typing import Any, ClassVar, Self, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from ruamel.yaml import YAML
@@ -50,8 +51,17 @@ class Record(BaseModel):
 
 
 def _is_number(annotation: Any) -> bool:
-    parts = {annotation, *getattr(annotation, "__args__", ())}
-    return bool(parts & {int, float}) and bool not in parts and str not in parts
+    parts = set(_leaves(annotation))
+    return bool(parts & {int, float}) and parts <= {int, float, type(None)}
+
+
+def _leaves(annotation: Any) -> list[Any]:
+    """Plain types inside a union of possibly annotated types."""
+    if hasattr(annotation, "__metadata__"):
+        return _leaves(annotation.__origin__)
+    if get_origin(annotation) in (Union, UnionType):
+        return [leaf for part in get_args(annotation) for leaf in _leaves(part)]
+    return [annotation]
 
 
 def read_yaml(path: Path) -> Any:

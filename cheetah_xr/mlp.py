@@ -1,0 +1,224 @@
+"""MLP of one layer as operations and collectives: dense, and mixture of experts."""
+
+from __future__ import annotations
+
+from .attention import small_op
+from .ledger import Collective, Operation, Pass, ring_gather, tp_all_reduce, wide_gathers
+from .specs import Model, Options, Precision
+from .terms import Num, collectives, experts, small_ops
+from .terms.linear import gemm_activations, gemm_flops
+
+
+def dense_operations(m: Model, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+    """Operations of a dense MLP block, norm and residual included."""
+    width = _width(options.dense_tp, p)
+    return [
+        *_norm(m, precision, options, p),
+        *_gated_mlp("", "dense_mlp", "dense_mlp", m, m.intermediate, width, precision, options, p),
+        *_residual(m, precision, options, p),
+    ]
+
+
+def dense_collectives(m: Model, precision: Precision, options: Options, p: Pass) -> list[Collective]:
+    """The all-reduce after a dense MLP, and the gathers of a wider tensor-parallel degree."""
+    b_act, width = precision.activation_bytes, options.dense_tp
+    return [
+        tp_all_reduce("mlp_all_reduce", p, p.new * m.hidden * b_act),
+        *_wide("dense_mlp", width, p, m, precision.dense_mlp_input_bytes, b_act),
+    ]
+
+
+def moe_operations(m: Model, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+    """Operations of a mixture-of-experts block: router, shared and routed experts, norm and residual."""
+    counted = options.activation_traffic == "gemm"
+    b_act = precision.activation_bytes * counted
+    d, e = m.hidden, m.n_experts
+    router_weights = d * e * precision.router_weight_bytes  # type: ignore[operator]
+    router = Operation(
+        "router",
+        "router",
+        flops=gemm_flops(p.new, d, e),
+        weights=router_weights,
+        activations=gemm_activations(p.new, d, e, precision.router_input_bytes * counted, b_act),
+        resident=router_weights,
+    )
+    shared = (
+        _gated_mlp(
+            "shared_",
+            "shared_experts",
+            "shared_experts",
+            m,
+            m.shared_intermediate,
+            _width(options.shared_tp, p),
+            precision,
+            options,
+            p,
+        )
+        if has_shared(m)
+        else []
+    )
+    return [
+        *_norm(m, precision, options, p),
+        router,
+        *shared,
+        *_routed(m, precision, options, p),
+        *_residual(m, precision, options, p),
+    ]
+
+
+def has_shared(m: Model) -> bool:
+    """Whether the model has shared experts (structure)."""
+    return not (isinstance(m.shared_intermediate, int) and m.shared_intermediate == 0)
+
+
+def _width(degree: Num | None, p: Pass) -> Num:
+    return p.tp if degree is None else degree
+
+
+def _wide(name: str, degree: Num | None, p: Pass, m: Model, b_in: Num, b_act: Num) -> list[Collective]:
+    return [] if degree is None else wide_gathers(name, p, degree, p.new, m.hidden, b_in, b_act)
+
+
+def _norm(m: Model, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+    elements = p.new * m.hidden
+    flops, moves = small_ops.NORM_FLOPS * elements, small_ops.NORM_MOVES * elements
+    return small_op("mlp_norm", options, precision.activation_bytes, flops, moves, "mlp")
+
+
+def _residual(m: Model, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+    elements = p.new * m.hidden
+    flops, moves = small_ops.RESIDUAL_FLOPS * elements, small_ops.RESIDUAL_MOVES * elements
+    return small_op("mlp_residual", options, precision.activation_bytes, flops, moves, "mlp")
+
+
+def _gated_mlp(
+    prefix: str,
+    kernel: str,
+    weight_class: str,
+    m: Model,
+    intermediate: Num,
+    width: Num,
+    precision: Precision,
+    options: Options,
+    p: Pass,
+) -> list[Operation]:
+    """Gate, up, activation and down of an MLP split over `width` GPUs, for the tokens of width/tp attention ranks."""
+    counted = options.activation_traffic == "gemm"
+    b_in = getattr(precision, f"{weight_class}_input_bytes") * counted
+    b_act = precision.activation_bytes * counted
+    b_weight = getattr(precision, f"{weight_class}_weight_bytes")
+    d, f, rows = m.hidden, intermediate / width, p.new * width / p.tp
+
+    def linear(name: str, k: Num, n: Num, activations: Num) -> Operation:
+        weights = k * n * b_weight
+        flops = gemm_flops(rows, k, n)
+        return Operation(
+            prefix + name, kernel, flops=flops, weights=weights, activations=activations, resident=weights
+        )
+
+    gate = [linear("gate_proj", d, f, rows * f * b_act)] if m.gated else []
+    flops, moves = small_ops.gating_flops(m.gated) * rows * f, small_ops.gating_moves(m.gated) * rows * f
+    return [
+        *gate,
+        linear("up_proj", d, f, gemm_activations(rows, d, f, b_in, b_act)),
+        *small_op(f"{prefix}gating", options, precision.activation_bytes, flops, moves, "mlp"),
+        linear("down_proj", f, d, gemm_activations(rows, f, d, b_in, b_act)),
+    ]
+
+
+def _routed(m: Model, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+    """Routed experts of one rank; amounts per sequence of the instance, since tokens come from all of it."""
+    counted = options.activation_traffic == "gemm"
+    b_in, b_act = precision.experts_input_bytes * counted, precision.activation_bytes * counted
+    slots = m.n_experts + options.redundant_experts  # type: ignore[operator]
+    local = slots / p.ep
+    unused = experts.unused_probability(p.instance_tokens, m.top_k, slots)
+    if options.expert_load == "mean":
+        distinct = experts.distinct_mean(local, unused)
+    else:
+        distinct = experts.distinct_busiest(local, unused, p.ep)
+    distinct = distinct * options.distinct_factor
+    rows = p.new * m.top_k / p.ep * options.imbalance
+    d, f = m.hidden, m.expert_intermediate / p.etp
+
+    def linear(name: str, k: Num, n: Num, activations: Num) -> Operation:
+        one = k * n * precision.experts_weight_bytes
+        return Operation(
+            name,
+            "routed_experts",
+            flops=gemm_flops(rows, k, n),
+            weights=distinct * one,
+            activations=activations,
+            resident=local * one,
+            scale="instance",
+        )
+
+    gate = [linear("expert_gate_proj", d, f, rows * f * b_act)] if m.gated else []
+    flops, moves = small_ops.gating_flops(m.gated) * rows * f, small_ops.gating_moves(m.gated) * rows * f
+    return [
+        *gate,
+        linear("expert_up_proj", d, f, gemm_activations(rows, d, f, b_in, b_act)),
+        *small_op("expert_gating", options, precision.activation_bytes, flops, moves, "mlp", scale="instance"),
+        linear("expert_down_proj", f, d, gemm_activations(rows, f, d, b_in, b_act)),
+    ]
+
+
+def moe_exchange(m: Model, precision: Precision, options: Options, p: Pass) -> list[Collective]:
+    """Dispatch and combine among expert-parallel ranks, and the gathers inside each expert's GPUs."""
+    if options.expert_comm == "all_reduce":
+        return []
+    g = collectives.members(p.ep, p.domain, p.etp)
+    one_copy = p.new / p.tp * m.hidden * options.imbalance
+    arriving = p.new * m.top_k / p.ep * options.imbalance * m.hidden
+    etp_g = collectives.members(p.etp, p.domain)
+    used = 1.0 * (p.ep > 1)
+    found = []
+    for name, width in (("dispatch", precision.experts_input_bytes), ("combine", precision.activation_bytes)):
+        link, nic = _expert_wire(m, options, p, g, one_copy * width * used)
+        found.append(Collective(name, "all_to_all", p.ep, g, link, nic, used, pipelined=True))
+    for name, kind, width in (
+        ("expert_gather", "all_gather", precision.experts_input_bytes),
+        ("expert_scatter", "reduce_scatter", precision.activation_bytes),
+    ):
+        found.append(ring_gather(name, kind, p.etp, etp_g, arriving * width, used=used, scale="instance"))
+    return found
+
+
+def _expert_wire(m: Model, options: Options, p: Pass, g: Num, one_copy: Num) -> tuple[Num, Num]:
+    """(link, NIC) bytes per sequence of an exchange that would send `one_copy` bytes per copy of every token."""
+    copies = options.dispatch_copies
+    if copies == "auto":
+        copies = "expert" if p.decode else "node"
+    if copies == "expert":
+        return collectives.all_to_all(one_copy * m.top_k, p.ep, g)
+    ranks = experts.distinct_ranks(p.ep, m.top_k)
+    if copies == "rank":
+        return collectives.all_to_all(one_copy * ranks, p.ep, g)
+    nodes = p.ep / g
+    reachable = nodes if options.max_nodes is None else collectives.members(nodes, options.max_nodes)
+    distinct = experts.distinct_nodes(m.n_experts, m.top_k, nodes, reachable)
+    return collectives.node_forwarding(one_copy, g, ranks, distinct, nodes)
+
+
+def moe_collectives(m: Model, precision: Precision, options: Options, p: Pass) -> list[Collective]:
+    """Collectives of a mixture-of-experts block that are not part of the exchange."""
+    b_in, b_act, d = precision.experts_input_bytes, precision.activation_bytes, m.hidden
+    n, volume = p.n_gpus, p.new * d * b_act
+    n_g = collectives.members(n, p.domain)
+    parallel, alone = 1.0 * (p.ep > 1), 1.0 * (p.ep == 1)
+    together, apart = alone * (p.dp == 1), alone * (p.dp > 1)
+    dp_g, tp_g = collectives.members(p.dp, p.domain, p.tp), collectives.members(p.tp, p.domain)
+    found = [
+        tp_all_reduce("mlp_all_reduce", p, volume, together),
+        ring_gather("token_gather", "all_gather", p.dp, dp_g, p.new * d * b_in, used=apart, scale="instance"),
+        ring_gather("result_scatter", "reduce_scatter", n, n_g, volume, used=apart, scale="instance"),
+        ring_gather("result_gather", "all_gather", p.tp, tp_g, volume, used=apart),
+    ]
+    if options.expert_comm == "all_reduce":
+        link, nic = collectives.all_reduce(volume * parallel, n, n_g)
+        found.append(Collective("expert_all_reduce", "all_reduce", n, n_g, link, nic, parallel))
+    elif has_shared(m):
+        found.append(tp_all_reduce("shared_all_reduce", p, volume, parallel))
+    if has_shared(m):
+        found += _wide("shared_experts", options.shared_tp, p, m, precision.shared_experts_input_bytes, b_act)
+    return found

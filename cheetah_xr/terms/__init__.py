@@ -1,0 +1,10 @@
+"""Pure formulas on floats, NumPy arrays or DataArrays: no branch on a value, no I/O, nothing of the rest of the package.
+
+Symbols are those of docs/cost-model.md. ``Num`` marks anything arithmetic works on.
+"""
+
+from typing import Any, TypeAlias
+
+Num: TypeAlias = Any
+
+__all__ = ["Num"]

@@ -1,0 +1,82 @@
+"""Attention core: local heads, visible pairs, cache traffic."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import Num
+
+
+def local_kv_heads(n_kv_heads: Num, tp: Num) -> Num:
+    """KV heads held by one GPU: replicated once tp exceeds them."""
+    return np.maximum(n_kv_heads / tp, 1.0)
+
+
+def _full(n: Num) -> Num:
+    """Keys seen by queries 1..n under a causal mask: 1 + 2 + ... + n."""
+    return n * (n + 1) / 2
+
+
+def _windowed(n: Num, window: Num) -> Num:
+    """Keys seen by queries 1..n that look back over at most `window` keys, themselves included."""
+    short = np.minimum(n, window)
+    return _full(short) + (n - short) * window
+
+
+def _chunked(n: Num, chunk: Num) -> Num:
+    """Keys seen by queries 1..n when attention restarts at multiples of `chunk`."""
+    return n // chunk * _full(chunk) + _full(n % chunk)
+
+
+def visible_pairs(new: Num, before: Num, *, window: Num | None = None, chunk: Num | None = None) -> Num:
+    """(query, key) pairs of one sequence under a causal mask.
+
+    Parameters
+    ----------
+    new
+        New tokens per sequence, q.
+    before
+        Keys the first of them sees besides itself: cached tokens in prefill; seq_len - 1 in decode, where seq_len
+        counts the query's own key (seed 2's L).
+    window, chunk
+        Sliding window or attention chunk in tokens; at most one of the two.
+
+    Returns
+    -------
+    Num
+        q*c + q(q+1)/2 without window and chunk (docs/cost-model.md, section 3.2).
+    """
+    if window is not None:
+        return _windowed(before + new, window) - _windowed(before, window)
+    if chunk is not None:
+        return _chunked(before + new, chunk) - _chunked(before, chunk)
+    return new * before + _full(new)
+
+
+def uncausal_pairs(new: Num, cached: Num) -> Num:
+    """(query, key) pairs of one sequence when every query sees every key."""
+    return new * (cached + new)
+
+
+def cache_read_decode(seq_len: Num, new: Num, *, window: Num | None = None, chunk: Num | None = None) -> Num:
+    """Cached tokens read in one decode pass, once however many drafts are verified."""
+    if window is not None:
+        return np.minimum(seq_len, window + new - 1)
+    if chunk is not None:
+        return (seq_len - 1) % chunk + 1
+    return seq_len
+
+
+def cache_read_prefill(cached: Num, *, window: Num | None = None, chunk: Num | None = None) -> Num:
+    """Cached tokens read in one prefill: those some new query still sees."""
+    if window is not None:
+        return np.minimum(cached, window - 1)
+    if chunk is not None:
+        return cached % chunk
+    return cached
+
+
+def tokens_held(tokens: Num, *, window: Num | None = None, chunk: Num | None = None) -> Num:
+    """Tokens whose cache one sequence keeps: never more than the window or chunk, never more than there are."""
+    limit = window if window is not None else chunk
+    return tokens if limit is None else np.minimum(tokens, limit)

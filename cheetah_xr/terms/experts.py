@@ -1,0 +1,50 @@
+"""Routed experts: how many are read, how many tokens arrive, how many copies travel."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import betainc, gammaln
+
+from . import Num
+
+
+def unused_probability(tokens: Num, top_k: Num, slots: Num) -> Num:
+    """Chance that an expert slot is used by none of `tokens` tokens under uniform routing, (1 - k/E)^T."""
+    return (1 - top_k / slots) ** tokens
+
+
+def distinct_mean(slots_per_rank: Num, unused: Num) -> Num:
+    """Expected distinct experts a rank reads."""
+    return slots_per_rank * (1 - unused)
+
+
+def distinct_busiest(slots_per_rank: Num, unused: Num, ep: Num) -> Num:
+    """Expected distinct experts of the fullest of `ep` ranks, slots used independently.
+
+    The mean of the maximum of `ep` binomials: the sum over j of 1 - BinomCDF(j)^ep.
+    """
+    total = 0.0 * unused
+    for j in range(int(np.max(slots_per_rank))):
+        cdf = betainc(np.maximum(slots_per_rank - j, 1), j + 1.0, unused)
+        total = total + (1 - cdf**ep) * (j < slots_per_rank)
+    return total
+
+
+def distinct_ranks(ep: Num, top_k: Num) -> Num:
+    """Expected distinct expert-parallel ranks among a token's experts."""
+    return ep * (1 - (1 - 1 / ep) ** top_k)
+
+
+def _log_choose(a: Num, k: Num) -> Num:
+    """log C(a, k) for real a; minus infinity where a < k."""
+    return gammaln(a + 1) - gammaln(np.maximum(a - k + 1, 0.0))
+
+
+def distinct_nodes(n_experts: Num, top_k: Num, nodes: Num, reachable: Num) -> Num:
+    """Expected distinct nodes among a token's experts when it may reach `reachable` of `nodes` nodes.
+
+    M*(1 - C(Er - Er/M, k)/C(Er, k)) with Er = E*M/N (k! cancels); 3.63 for N=8, M=4, k=8, E=256.
+    """
+    experts = n_experts * reachable / nodes
+    missed = np.exp(_log_choose(experts - experts / reachable, top_k) - _log_choose(experts, top_k))
+    return reachable * (1 - missed * (experts >= top_k))

@@ -1,0 +1,225 @@
+"""One tile of a grid: from aligned inputs to the arrays of every requested variable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .accounting import (
+    WIRE_FIELDS,
+    WORK_FIELDS,
+    Capacity,
+    memory,
+    peak_compute_time,
+    priced,
+    wire_total,
+    work_total,
+)
+from .combine import PARTS, Combiner, Sums, Tiers, bottleneck
+from .dims import BATCH, DP, EFFICIENCY, EP, PRECISION, SEQ_LEN, TP
+from .grid import Grid
+from .ledger import OUTSIDE, Pass, PassWork
+from .model import pass_work
+from .rates import Rates, collective_seconds, compute_class, is_zero, kernel_seconds
+from .specs import GEMM_CLASSES, AnyModel, Efficiency, Options, Precision
+from .status import CODES, Condition, condition, hardware_conditions, layout_conditions
+from .terms import Num, capacity
+
+Inputs = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Everything one pass needs: records with arrays in place of numbers, the pass, its work, rates and scales."""
+
+    model: AnyModel
+    precision: Precision
+    efficiency: Efficiency
+    options: Options
+    p: Pass
+    batch: Num
+    work: PassWork
+    rates: Rates
+    scales: Mapping[str, Num]
+    capacity: Capacity
+    requested: Num
+    conditions: Sequence[Condition]
+
+
+def make_case(grid: Grid, inputs: Inputs, model: AnyModel, phase: str) -> Case:
+    """Put the arrays of a tile into the records and count the work."""
+    model = model.with_numbers(_taken(inputs, "model"))
+    options = grid.options.with_numbers(_taken(inputs, "options"))
+    precision = _record(grid, inputs, PRECISION)
+    efficiency = _record(grid, inputs, EFFICIENCY)
+    batch, rates = inputs[BATCH], _rates(inputs)
+    p = _pass(inputs, options, phase == "decode", batch)
+    work = pass_work(model, precision, options, p)
+    held = memory(model, precision, options, p, work, inputs["gpu.memory_bytes"])
+    requested = np.ceil(batch / p.dp)
+    conditions = [
+        *layout_conditions(model, options, p, batch),
+        *hardware_conditions(work, options.include, _no_peak(inputs, work), _no_link(inputs), _unknown(inputs, "nic")),
+        *_memory_conditions(options, requested, held),
+    ]
+    if options.on_infeasible == "clip":
+        batch = np.minimum(batch, p.dp * held.sequences)
+        p = replace(p, instance_tokens=batch * p.new / options.micro_batches)
+        work = pass_work(model, precision, options, p)
+    scales = _scales(options, p, batch)
+    return Case(
+        model, precision, efficiency, options, p, batch, work, rates, scales, held, requested, tuple(conditions)
+    )
+
+
+def _taken(inputs: Inputs, record: str) -> dict[str, Any]:
+    """Numbers of a record among the inputs."""
+    start = f"{record}."
+    return {k[len(start) :]: v for k, v in inputs.items() if k.startswith(start)}
+
+
+def _record(grid: Grid, inputs: Inputs, name: str) -> Any:
+    return grid.records[name][0].with_numbers(_taken(inputs, name))
+
+
+def _pass(inputs: Inputs, options: Options, decode: bool, batch: Num) -> Pass:
+    seq_len, cached = inputs[SEQ_LEN], 1.0 * options.cached_tokens
+    new = 1.0 + options.draft_tokens if decode else seq_len
+    domain = inputs["gpu.link_domain"]
+    return Pass(
+        decode=decode,
+        seq_len=seq_len,
+        cached=cached,
+        new=new,
+        before=seq_len - 1 if decode else cached,
+        instance_tokens=batch * new / options.micro_batches,
+        tp=inputs[TP],
+        dp=inputs[DP],
+        ep=inputs[EP],
+        domain=np.where(np.isnan(domain), np.inf, domain)[()],
+    )
+
+
+def _scales(options: Options, p: Pass, batch: Num) -> dict[str, Num]:
+    """Sequences each amount of the ledger is per; see :data:`cheetah_xr.ledger.Scale`."""
+    m = options.micro_batches
+    return {"rank": np.ceil(batch / (p.dp * m)), "instance": batch / m, "whole": np.ceil(batch / p.dp)}
+
+
+def _known(values: Num) -> Num:
+    """Unknown rates become infinite: no time is wrong because of them, the status says they are needed."""
+    return np.where(np.isnan(values), np.inf, values)[()]
+
+
+def _rates(inputs: Inputs) -> Rates:
+    names = (*GEMM_CLASSES, "attn_core", "small_ops")
+    return Rates(
+        peak={name: _known(inputs[f"peak.{name}"]) for name in names},
+        hbm_bandwidth=inputs["gpu.hbm_bandwidth"],
+        link_bandwidth=_known(inputs["gpu.link_bandwidth"]),
+        link_pairwise=_known(inputs["gpu.link_pairwise"]),
+        nic_bandwidth=_known(inputs["gpu.nic_bandwidth"]),
+    )
+
+
+def _unknown(inputs: Inputs, name: str) -> Num:
+    return np.isnan(inputs[f"gpu.{name}_bandwidth"])
+
+
+def _no_link(inputs: Inputs) -> Num:
+    return _unknown(inputs, "link") | np.isnan(inputs["gpu.link_domain"])
+
+
+def _no_peak(inputs: Inputs, work: PassWork) -> Num:
+    """Where the precision multiplies in a type the accelerator has no peak for."""
+    classes = {
+        compute_class(op.kernel)
+        for layer in (*work.layers, *work.outside)
+        for op in layer.operations
+        if not is_zero(op.flops)
+    }
+    missing: Num = False
+    for name in sorted(classes):
+        missing = missing | np.isnan(inputs[f"peak.{name}"])
+    return missing
+
+
+def _memory_conditions(options: Options, requested: Num, held: Capacity) -> list[Condition]:
+    roots = "model gpu precision phase tp dp ep seq_len batch"
+    if options.on_infeasible == "mask":
+        return [condition("infeasible_memory", roots, requested > held.sequences)]
+    if options.on_infeasible == "clip":
+        return [
+            condition("infeasible_memory", roots, held.sequences < 1),
+            condition("clipped", roots, requested > held.sequences),
+        ]
+    return []
+
+
+def stage_sums(case: Case, combiner: Combiner) -> Sums:
+    """Terms of the whole pass: layers with their overlaps, embedding and LM head, overheads."""
+    options, efficiency, rates = case.options, case.efficiency, case.rates
+    whole = Sums()
+    for layer, times in priced(case.work, options):
+        kernels = combiner.kernels(kernel_seconds(layer, rates, efficiency, times), options.granularity)
+        exchange, rest = (
+            combiner.collectives([collective_seconds(c, rates, efficiency, options.hierarchy, times) for c in group])
+            for group in (layer.exchange, layer.rest)
+        )
+        inner = combiner.mix(kernels, exchange, options.overlap_ep)
+        whole.extend(combiner.mix(inner, rest, 0.0 if layer.label in OUTSIDE else options.overlap_tp))
+    overhead = [
+        (None, case.work.n_layers * efficiency.tau_layer + efficiency.tau_global),
+        (None, efficiency.tau_batch * case.batch),
+    ]
+    whole.time += overhead
+    whole.parts["overhead"] += overhead
+    return whole
+
+
+def tile_values(case: Case, names: Sequence[str], dtype: np.dtype[Any], tiers: Tiers) -> dict[str, NDArray[Any]]:
+    """Values of the requested variables on their natural axes, not masked.
+
+    Parameters
+    ----------
+    case
+        The pass.
+    names
+        Variables of the table.
+    dtype
+        Number type of times.
+    tiers
+        A recorder or replayer: sums are taken in the order of the whole sweep.
+    """
+    wanted = set(names)
+    values: dict[str, Any] = {}
+    attributed = "bottleneck" in wanted or any(n.startswith("time_") for n in wanted)
+    if attributed or "step_time" in wanted:
+        combiner = Combiner(case.scales, dtype, tiers, attributed)
+        sums = stage_sums(case, combiner)
+        values["step_time"] = combiner.total(sums.time)
+        if attributed:
+            parts = {part: combiner.total(sums.parts[part]) for part in PARTS}
+            values |= {f"time_{part}": value for part, value in parts.items()}
+            if "bottleneck" in wanted:
+                values["bottleneck"] = bottleneck(parts)
+    for name in wanted & set(WORK_FIELDS):
+        values[name] = work_total(name, case.work, case.options, case.scales)
+    for name in wanted & set(WIRE_FIELDS):
+        values[name] = wire_total(name, case.work, case.options, case.scales)
+    if "peak_compute_time" in wanted:
+        values["peak_compute_time"] = peak_compute_time(case.work, case.options, case.scales, case.rates)
+    held = case.capacity
+    values["weight_bytes"] = held.weights
+    values["kv_bytes_per_sequence"] = held.per_sequence
+    values["max_batch"] = case.p.dp * held.sequences
+    if "memory_shortfall" in wanted:
+        values["memory_shortfall"] = capacity.shortfall(held.budget, held.weights, case.requested, held.per_sequence)
+    return {name: values[name] for name in names if name != "status"}
+
+
+__all__ = ["CODES", "Case", "make_case", "tile_values"]
