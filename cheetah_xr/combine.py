@@ -1,12 +1,14 @@
 """Combine: from seconds per kernel to the time of a pass, its attributed parts and its bottleneck.
 
-The only code that touches the full grid. Quantities stay on the axes they depend on as long as possible: terms on the
-same axes are added first, smaller grids before larger ones.
+In two steps. `plan` works on the axes each quantity depends on: terms on the same axes are added, rooflines that do not
+span the whole grid are taken, the rest is written down. `Plan.run` is the only code that touches the full grid, tile by
+tile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,55 +19,145 @@ from .rates import NO_FIXED_WORK, CollectiveSeconds, KernelSeconds, add, is_zero
 from .terms import Num
 
 Array = NDArray[Any]
-Term = tuple[str | None, Num]
-"""(scale, value): the value itself, or what one sequence of the scale adds."""
+Cut = Callable[[Any], Any]
+Term = tuple[str, Array]
+"""(scale, value): the value itself where scale is "", else what one sequence of the scale adds."""
 
 PARTS = ("compute", "weights", "kv", "activations", "communication", "overhead")
+CAUSES = ("weights", "kv", "activations")
 
 
 class Tiers:
     """Remembers on which axes of the whole sweep each term lives, so that sums are taken in the same order in every tile.
 
-    A first pass over a miniature of the sweep (`record`) notes the shape of every term; later passes `replay` the notes,
-    whatever the shape of their tile.
+    A first pass over a miniature of the sweep notes the shape of every term; later passes `replay` the notes, whatever
+    the shape of their tile.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, full: int) -> None:
+        self.full = full
         self.notes: list[tuple[int, ...]] = []
         self.position: int | None = None
 
     def replay(self) -> Tiers:
-        """A reader of the same notes, from the start (one per thread)."""
-        reader = Tiers()
+        """A reader of the same notes, from the start (one per block and thread)."""
+        reader = Tiers(self.full)
         reader.notes, reader.position = self.notes, 0
         return reader
 
-    def of(self, value: Num) -> tuple[int, ...]:
-        """Shape the term has in the miniature."""
+    def of(self, *values: Num) -> tuple[int, ...]:
+        """Shape the values together have in the miniature."""
         if self.position is None:
-            self.notes.append(np.shape(value))
+            self.notes.append(np.broadcast_shapes(*(np.shape(v) for v in values)))
             return self.notes[-1]
         self.position += 1
         return self.notes[self.position - 1]
 
-
-@dataclass
-class Sums:
-    """Lists of terms that add up to the time of a stage, and to each of its parts."""
-
-    time: list[Term] = field(default_factory=list)
-    parts: dict[str, list[Term]] = field(default_factory=lambda: {part: [] for part in PARTS})
-
-    def extend(self, other: Sums) -> None:
-        """Append the terms of a stage in series."""
-        self.time += other.time
-        for part, terms in other.parts.items():
-            self.parts[part] += terms
+    def spans_grid(self, *values: Num) -> bool:
+        """Whether the values together vary along every axis of the sweep that is longer than 1."""
+        return math.prod(self.of(*values)) >= self.full > 1
 
 
 @dataclass(frozen=True)
-class Combiner:
-    """What combining needs beside the seconds: the scales' arrays, the number type, the tiers, and how much is wanted."""
+class Roofline:
+    """A maximum of memory and compute time that spans the grid: seconds by cause and scale."""
+
+    causes: Mapping[str, Sequence[Term]]
+    compute: Sequence[Term]
+
+    def run(self, scales: Mapping[str, Array], cut: Cut, attribute: bool) -> tuple[Array, dict[str, Array]]:
+        """Time and parts on a tile."""
+        by_cause = {cause: _sum(terms, scales, cut) for cause, terms in self.causes.items() if terms}
+        t_compute = _sum(self.compute, scales, cut)
+        t_memory = _series(list(by_cause.values()))
+        time = np.maximum(t_memory, t_compute)
+        if not attribute:
+            return time, {}
+        bound = t_compute >= t_memory
+        zero = time.dtype.type(0)
+        parts = {cause: np.where(bound, zero, value) for cause, value in by_cause.items()}
+        return time, {"compute": np.where(bound, t_compute, zero), **parts}
+
+
+@dataclass
+class Plan:
+    """Stages in series: folded terms, rooflines that span the grid, and overlapping pairs of plans."""
+
+    time: list[Term] = field(default_factory=list)
+    parts: dict[str, list[Term]] = field(default_factory=lambda: {part: [] for part in PARTS})
+    rooflines: list[Roofline] = field(default_factory=list)
+    mixes: list[Mix] = field(default_factory=list)
+
+    def extend(self, other: Plan) -> None:
+        """Append the stages of another plan in series."""
+        self.time += other.time
+        for part, terms in other.parts.items():
+            self.parts[part] += terms
+        self.rooflines += other.rooflines
+        self.mixes += other.mixes
+
+    def may_have(self, part: str) -> bool:
+        """Whether a part can be other than zero."""
+        inside = any(part == "compute" or r.causes.get(part) for r in self.rooflines)
+        return bool(self.parts[part]) or inside or any(m.x.may_have(part) or m.y.may_have(part) for m in self.mixes)
+
+    def run(self, scales: Mapping[str, Array], cut: Cut, attribute: bool) -> tuple[Array, dict[str, Array]]:
+        """Time and, if asked for, its parts on a tile."""
+        stages = [stage.run(scales, cut, attribute) for stage in (*self.rooflines, *self.mixes)]
+        time = _series([_sum(self.time, scales, cut), *(t for t, _ in stages)])
+        if not attribute:
+            return time, {}
+        parts = {}
+        for part, terms in self.parts.items():
+            values = [p[part] for _, p in stages if part in p]
+            parts[part] = _series([_sum(terms, scales, cut), *values] if terms or not values else values)
+        return time, parts
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Two plans of which a share of the smaller hides behind the larger; hidden time belongs to nobody."""
+
+    x: Plan
+    y: Plan
+    exposed: Array
+
+    def run(self, scales: Mapping[str, Array], cut: Cut, attribute: bool) -> tuple[Array, dict[str, Array]]:
+        """Time and parts on a tile."""
+        (t_x, parts_x), (t_y, parts_y) = (side.run(scales, cut, attribute) for side in (self.x, self.y))
+        exposed = cut(self.exposed)
+        time = np.maximum(t_x, t_y) + exposed * np.minimum(t_x, t_y)
+        if not attribute:
+            return time, {}
+        larger = t_x >= t_y
+        one = time.dtype.type(1)
+        of_x, of_y = np.where(larger, one, exposed), np.where(larger, exposed, one)
+        parts = {part: value * of_x for part, value in parts_x.items() if self.x.may_have(part)}
+        for part, value in parts_y.items():
+            if self.y.may_have(part):
+                parts[part] = parts[part] + value * of_y if part in parts else value * of_y
+        return time, parts
+
+
+def _sum(terms: Sequence[Term], scales: Mapping[str, Array], cut: Cut) -> Array:
+    """Sum of folded terms on a tile, scales multiplied in last."""
+    by_scale: dict[str, Array] = {}
+    for scale, value in terms:
+        piece = cut(value)
+        by_scale[scale] = by_scale[scale] + piece if scale in by_scale else piece
+    return _series([value * cut(scales[scale]) if scale else value for scale, value in by_scale.items()])
+
+
+def _series(values: Sequence[Array]) -> Array:
+    result: Array = values[0] if values else np.float32(0)
+    for value in values[1:]:
+        result = result + value
+    return result
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Builds plans from seconds: what is needed beside them, and how much is wanted."""
 
     scales: Mapping[str, Num]
     dtype: np.dtype[Any]
@@ -76,39 +168,46 @@ class Combiner:
         """To the number type of times."""
         return np.asarray(value, dtype=self.dtype)
 
-    def total(self, terms: Sequence[Term]) -> Array:
-        """Sum of terms: equal axes first, then the scales' products, smaller grids before larger ones."""
-        groups: dict[tuple[str, tuple[int, ...]], Array] = {}
+    def cast_scales(self) -> dict[str, Array]:
+        """The scales in the number type of times."""
+        return {name: self.cast(value) for name, value in self.scales.items()}
+
+    def fold(self, terms: Sequence[tuple[str, Num]]) -> list[Term]:
+        """Add terms that live on the same axes, and smaller ones into larger; multiply by scales what stays small."""
+        groups: dict[tuple[str, tuple[int, ...]], Num] = {}
         for scale, value in terms:
-            key = (scale or "", self.tiers.of(value))
-            groups[key] = groups[key] + value if key in groups else self.cast(value)
-        by_scale: dict[str, tuple[int, Array]] = {}
-        for (scale, shape), value in sorted(groups.items(), key=lambda item: (np.prod(item[0][1]), item[0])):
-            grown = int(np.prod(shape, dtype=int))
-            if scale in by_scale:
-                size, so_far = by_scale[scale]
-                by_scale[scale] = (max(size, grown), so_far + value)
-            else:
-                by_scale[scale] = (grown, value)
-        result: Array | None = None
-        for scale, (_, value) in sorted(by_scale.items(), key=lambda item: (item[1][0], item[0])):
-            product = value * self.cast(self.scales[scale]) if scale else value
-            result = product if result is None else result + product
-        return self.cast(0.0) if result is None else result
+            place, held = scale, value
+            if scale and not self.tiers.spans_grid(self.scales[scale], value):
+                place, held = "", value * self.scales[scale]
+            key = (place, self.tiers.of(held))
+            groups[key] = groups[key] + held if key in groups else held
+        folded: list[tuple[str, tuple[int, ...], Num]] = []
+        for (scale, shape), value in sorted(groups.items(), key=lambda item: (math.prod(item[0][1]), item[0])):
+            into = [i for i, (s, t, _) in enumerate(folded) if s == scale and np.broadcast_shapes(t, shape) == shape]
+            for i in reversed(into):
+                value = folded.pop(i)[2] + value
+            folded.append((scale, shape, value))
+        return [(scale, self.cast(value)) for scale, _, value in folded]
 
-    def evaluated(self, values: Mapping[str, Num]) -> Array:
-        """Sum of one value per scale, at the grid."""
-        result: Num = 0.0
-        for scale, value in values.items():
-            product = self.cast(value) * self.cast(self.scales[scale]) if scale else self.cast(value)
-            result = product if is_zero(result) else result + product
-        return self.cast(result)
+    def close(self, plan: Plan) -> Plan:
+        """Fold the terms of a plan."""
+        plan.time = self.fold(plan.time)
+        plan.parts = {part: self.fold(terms) for part, terms in plan.parts.items()}
+        return plan
 
-    def roofline(self, kernels: Sequence[KernelSeconds]) -> Sums:
+    def kernels(self, kernels: Sequence[KernelSeconds], granularity: str) -> Plan:
+        """Kernels in series, each with its own maximum, or one for each component."""
+        groups: dict[Any, list[KernelSeconds]] = {}
+        for number, k in enumerate(kernels):
+            groups.setdefault(k.part if granularity == "component" else number, []).append(k)
+        plan = Plan()
+        for group in groups.values():
+            plan.extend(self.roofline(group))
+        return plan
+
+    def roofline(self, kernels: Sequence[KernelSeconds]) -> Plan:
         """One maximum of memory and compute time over kernels taken together."""
-        if len({k.scale for k in kernels}) == 1 and all(k.kernel in NO_FIXED_WORK for k in kernels):
-            return self._roofline_per_sequence(kernels)
-        causes: dict[str, dict[str, Num]] = {cause: {} for cause in ("weights", "kv", "activations")}
+        causes: dict[str, dict[str, Num]] = {cause: {} for cause in CAUSES}
         compute: dict[str, Num] = {}
         for k in kernels:
             for cause, scale, value in (
@@ -119,75 +218,54 @@ class Combiner:
             ):
                 if not is_zero(value):
                     causes[cause][scale] = add(causes[cause].get(scale, 0.0), value)
-            compute[k.scale] = add(compute.get(k.scale, 0.0), k.compute)
-        scaled: dict[str, Num] = {}
-        for cause in causes:
-            for scale, value in causes[cause].items():
-                scaled[scale] = add(scaled.get(scale, 0.0), value)
-        t_memory, t_compute = self.evaluated(scaled), self.evaluated(compute)
-        sums = Sums(time=[(None, np.maximum(t_memory, t_compute))])
-        if self.attribute:
-            bound = t_compute >= t_memory
-            sums.parts["compute"].append((None, np.where(bound, t_compute, self.cast(0.0))))
-            for cause, values in causes.items():
-                if values:
-                    sums.parts[cause].append((None, np.where(bound, self.cast(0.0), self.evaluated(values))))
-        return sums
+            if not is_zero(k.compute):
+                compute[k.scale] = add(compute.get(k.scale, 0.0), k.compute)
+        used = sorted({*compute, *(scale for values in causes.values() for scale in values)})
+        if len(used) == 1 and all(k.kernel in NO_FIXED_WORK for k in kernels):
+            # All work is per sequence: the maximum is taken before the number of sequences comes in.
+            scale = used[0]
+            return self._taken(scale, {c: v[scale] for c, v in causes.items() if v}, compute.get(scale, 0.0))
+        numbers = [v for values in (*causes.values(), compute) for v in values.values()]
+        if self.tiers.spans_grid(*numbers, *(self.scales[scale] for scale in used if scale)):
+            cast_causes = {c: [(s, self.cast(v)) for s, v in values.items()] for c, values in causes.items()}
+            return Plan(rooflines=[Roofline(cast_causes, [(s, self.cast(v)) for s, v in compute.items()])])
+        return self._taken("", {c: self._evaluated(v) for c, v in causes.items() if v}, self._evaluated(compute))
 
-    def _roofline_per_sequence(self, kernels: Sequence[KernelSeconds]) -> Sums:
-        """The same when all work is per sequence: the maximum is taken before the number of sequences comes in."""
-        scale = kernels[0].scale
-        causes = {
-            "weights": [k.rows for k in kernels],
-            "kv": [k.kv for k in kernels],
-            "activations": [k.activations for k in kernels],
-        }
-        memory, compute = 0.0, 0.0
-        for k in kernels:
-            memory = add(memory, add(k.rows, add(k.kv, k.activations)))
-            compute = add(compute, k.compute)
-        sums = Sums(time=[(scale, np.maximum(memory, compute))])
+    def _evaluated(self, values: Mapping[str, Num]) -> Num:
+        """Sum of one value per scale."""
+        total: Num = 0.0
+        for scale, value in values.items():
+            total = add(total, value * self.scales[scale] if scale else value)
+        return total
+
+    def _taken(self, scale: str, causes: Mapping[str, Num], compute: Num) -> Plan:
+        """A roofline taken at once, on the axes its numbers live on."""
+        memory: Num = 0.0
+        for value in causes.values():
+            memory = add(memory, value)
+        plan = Plan(time=[(scale, np.maximum(memory, compute))])
         if self.attribute:
             bound = np.greater_equal(compute, memory)
-            sums.parts["compute"].append((scale, np.where(bound, compute, 0.0)))
-            for cause, values in causes.items():
-                for value in values:
-                    if not is_zero(value):
-                        sums.parts[cause].append((scale, np.where(bound, 0.0, value)))
-        return sums
+            if not is_zero(compute):
+                plan.parts["compute"].append((scale, np.where(bound, compute, 0.0)))
+            for cause, value in causes.items():
+                plan.parts[cause].append((scale, np.where(bound, 0.0, value)))
+        return plan
 
-    def kernels(self, kernels: Sequence[KernelSeconds], granularity: str) -> Sums:
-        """Kernels in series, each with its own maximum, or one for each component."""
-        groups: dict[Any, list[KernelSeconds]] = {}
-        for k in kernels:
-            groups.setdefault(k.part if granularity == "component" else id(k), []).append(k)
-        sums = Sums()
-        for group in groups.values():
-            sums.extend(self.roofline(group))
-        return sums
-
-    def collectives(self, collectives: Sequence[CollectiveSeconds]) -> Sums:
+    def collectives(self, collectives: Sequence[CollectiveSeconds]) -> Plan:
         """Collectives in series."""
-        terms: list[Term] = [(c.scale, c.sent) for c in collectives]
-        terms += [(None, c.latency) for c in collectives if not is_zero(c.latency)]
-        return Sums(time=terms, parts={part: list(terms) if part == "communication" else [] for part in PARTS})
+        terms: list[tuple[str, Num]] = [(c.scale, c.sent) for c in collectives]
+        terms += [("", c.latency) for c in collectives if not is_zero(c.latency)]
+        plan = Plan(time=list(terms))
+        plan.parts["communication"] = list(terms)
+        return plan
 
-    def mix(self, x: Sums, y: Sums, overlap: Num) -> Sums:
-        """Stages of which a share `overlap` of the smaller hides behind the larger; hidden time belongs to nobody."""
+    def mix(self, x: Plan, y: Plan, overlap: Num) -> Plan:
+        """Two stages of which a share `overlap` of the smaller hides behind the larger."""
         if not y.time or is_zero(overlap):
             x.extend(y)
             return x
-        t_x, t_y = self.total(x.time), self.total(y.time)
-        exposed = self.cast(1 - overlap)
-        sums = Sums(time=[(None, np.maximum(t_x, t_y) + exposed * np.minimum(t_x, t_y))])
-        if self.attribute:
-            larger = t_x >= t_y
-            one = self.cast(1.0)
-            for side, factor in ((x, np.where(larger, one, exposed)), (y, np.where(larger, exposed, one))):
-                for part, terms in side.parts.items():
-                    if terms:
-                        sums.parts[part].append((None, self.total(terms) * factor))
-        return sums
+        return Plan(mixes=[Mix(self.close(x), self.close(y), self.cast(1 - overlap))])
 
 
 def bottleneck(parts: Mapping[str, Array]) -> Array:
@@ -195,9 +273,13 @@ def bottleneck(parts: Mapping[str, Array]) -> Array:
     weights, kv, activations = parts["weights"], parts["kv"], parts["activations"]
     compute, communication, overhead = parts["compute"], parts["communication"], parts["overhead"]
     memory = weights + kv + activations
-    cause = np.where(kv > weights, np.int8(2), np.int8(1))
-    cause = np.where(activations > np.maximum(weights, kv), np.int8(3), cause)
-    code = np.where(memory > compute, cause, np.int8(0))
+    # Codes by arithmetic on small integers: several times faster than np.where. Later codes are larger.
+    cause = np.maximum(_flag(kv > weights) + np.int8(1), _flag(activations > np.maximum(weights, kv)) * np.int8(3))
+    code = cause * _flag(memory > compute)
     other = np.maximum(communication, overhead)
-    other_code = np.where(overhead > communication, np.int8(5), np.int8(4))
-    return np.where(other > np.maximum(memory, compute), other_code, code)
+    other_code = _flag(overhead > communication) + np.int8(4)
+    return np.maximum(code, other_code * _flag(other > np.maximum(memory, compute)))
+
+
+def _flag(condition: Any) -> Array:
+    return np.asarray(condition).view(np.int8)

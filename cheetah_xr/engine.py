@@ -6,8 +6,8 @@ import itertools
 import json
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,20 @@ from ._version import MODEL_VERSION, __version__
 from .combine import Tiers
 from .grid import Axes, Grid, build
 from .specs import Options, SpecError
-from .status import BOTTLENECKS, CODES, NOT_COMPUTED, RUNS, lowest
-from .tile import Case, make_case, tile_values
+from .status import BOTTLENECKS, CODES, NOT_COMPUTED, Condition, lowest
+from .tile import Case, make_case, make_timer, work_values
 from .variables import VARIABLES, WIRE
 
-TILE_POINTS = 131_072
-"""Points of a tile: arrays of half a megabyte stay in a core's cache."""
+CASE_POINTS = 2_097_152
+"""Points whose work is counted at once."""
+
+TILE_POINTS = 65_536
+"""Points combined at once: arrays of a quarter of a megabyte stay in a core's cache."""
+
+NONE = 127
+"""Code of a point to which no condition applies."""
+
+WORK_NAMES = tuple(name for name, variable in VARIABLES.items() if variable.kind == "work")
 
 Array = NDArray[Any]
 Selection = Mapping[str, slice]
@@ -71,72 +79,105 @@ class Engine:
         whole = {dim: slice(0, size) for dim, size in self.grid.sizes.items()}
         block = {dim: _bounded(s, self.grid.sizes[dim]) for dim, s in (whole | dict(selection or {})).items()}
         out = {name: self._empty(name, block) for name in self.names}
-        for tile in self._tiles(block):
-            self._fill(out, block, tile)
-        order = self.grid.order
+        loops = (*self.grid.models.dims, *self.grid.phases.dims)
+        for part in _pieces(block, self.grid.order, CASE_POINTS, loops):
+            with np.errstate(all="ignore"):
+                self._fill(out, block, part)
         return {
-            name: values.transpose([self._kept(name, order).index(dim) for dim in self.dims_of(name)])
+            name: values.transpose([self._kept(name).index(dim) for dim in self.dims_of(name)])
             for name, values in out.items()
         }
 
-    def _kept(self, name: str, order: Sequence[str]) -> list[str]:
+    def _kept(self, name: str) -> list[str]:
+        """Dims of a variable in the order arrays are laid out in."""
         kept = self.dims_of(name)
-        return [dim for dim in order if dim in kept]
+        return [dim for dim in self.grid.order if dim in kept]
 
     def _empty(self, name: str, block: Selection) -> Array:
-        shape = [block[dim].stop - block[dim].start for dim in self._kept(name, self.grid.order)]
+        shape = [block[dim].stop - block[dim].start for dim in self._kept(name)]
         return np.empty(shape, self.dtype_of(name))
 
-    def _tiles(self, block: Selection) -> Iterator[dict[str, slice]]:
-        """Cut a block into tiles along its longest axes; models and phases one at a time."""
-        loops = {*self.grid.models.dims, *self.grid.phases.dims}
-        room = TILE_POINTS
-        steps: dict[str, int] = {}
-        for dim in reversed(self.grid.order):
-            size = block[dim].stop - block[dim].start
-            steps[dim] = 1 if dim in loops else max(1, min(size, room))
-            room //= steps[dim]
-        ranges = [
-            [slice(i, min(i + steps[dim], block[dim].stop)) for i in range(block[dim].start, block[dim].stop, steps[dim])]
-            for dim in self.grid.order
-        ]
-        for slices in itertools.product(*ranges):
-            yield dict(zip(self.grid.order, slices, strict=True))
+    def _fill(self, out: dict[str, Array], block: Selection, part: Selection) -> None:
+        """Compute one part of a block: work at once, times tile by tile."""
+        model, phase = _index(self.grid.models.dims, part), _index(self.grid.phases.dims, part)
+        case = case_of(self.grid, model, phase, part)
+        conditions = [c for c in case.conditions if np.any(c.where)]
+        self._fill_work(out, block, part, case, conditions)
+        if not any(VARIABLES[name].kind != "work" for name in self.names):
+            return
+        timer = None
+        if any(name not in ("status", *WORK_NAMES) for name in self.names):
+            timer = make_timer(case, self.names, self.dtype, self.tiers[model, phase].replay())
+        for tile in _pieces(part, self.grid.order, TILE_POINTS, ()):
+            cut = _cutter(tile, part, self.grid.order)
+            code = lowest([replace(c, where=cut(c.where)) for c in conditions])
+            values: dict[str, Any] = {"status": np.where(code == NONE, CODES["ok"], code)}
+            if timer is not None:
+                values |= timer.run(cut)
+            masked = (code != NONE) & (code != CODES["clipped"])
+            for name in self.names:
+                if VARIABLES[name].kind != "work":
+                    missing = NOT_COMPUTED if name == "bottleneck" else np.nan
+                    mask = False if name == "status" else masked
+                    self._put(out, name, block, tile, values[name], mask, missing)
 
-    def _fill(self, out: dict[str, Array], block: Selection, tile: Selection) -> None:
-        model, phase = _index(self.grid.models.dims, tile), _index(self.grid.phases.dims, tile)
-        with np.errstate(all="ignore"):
-            case = case_of(self.grid, model, phase, tile)
-            values = tile_values(case, self.names, self.dtype, self.tiers[model, phase].replay())
-            code = lowest(list(case.conditions))
-        for name in self.names:
-            kept = self._kept(name, self.grid.order)
-            place = tuple(slice(tile[x].start - block[x].start, tile[x].stop - block[x].start) for x in kept)
-            target = out[name][(*place, ...)]
-            if name == "status":
-                target[...] = np.where(self._drop(code, kept) == 127, CODES["ok"], self._drop(code, kept))
-                continue
-            target[...] = self._drop(values[name], kept)
-            masked = self._masked(name, case, code, kept)
-            if np.any(masked):
-                np.copyto(target, NOT_COMPUTED if name == "bottleneck" else np.nan, where=masked)
-
-    def _masked(self, name: str, case: Case, code: Any, kept: list[str]) -> Any:
-        """Where a variable has no value: times by status, work and capacity by the conditions on their own inputs."""
-        if VARIABLES[name].kind != "work":
-            code = self._drop(code, kept)
-            return ~np.isin(code, [127, *RUNS])
-        inputs = set(variable_inputs(name, self.grid.options)) | {"options"}
+    def _fill_work(
+        self, out: dict[str, Array], block: Selection, part: Selection, case: Case, conditions: Sequence[Condition]
+    ) -> None:
+        """Work and capacity variables, masked by the conditions on their own inputs (never by what fits)."""
+        names = [name for name in self.names if VARIABLES[name].kind == "work"]
+        values = work_values(case, names) if names else {}
         memory = (CODES["infeasible_memory"], CODES["clipped"])
-        own = [c for c in case.conditions if c.roots <= inputs and c.code not in memory]
-        return self._drop(lowest(own), kept) != 127
+        for name in names:
+            inputs = {*variable_inputs(name, self.grid.options), "options"}
+            code = lowest([c for c in conditions if c.roots <= inputs and c.code not in memory])
+            self._put(out, name, block, part, values[name], code != NONE, np.nan)
+
+    def _put(
+        self, out: dict[str, Array], name: str, block: Selection, piece: Selection, value: Any, mask: Any, missing: Any
+    ) -> None:
+        """Write a piece of a variable; axes it does not have must be of length 1."""
+        kept = self._kept(name)
+        place = tuple(slice(piece[x].start - block[x].start, piece[x].stop - block[x].start) for x in kept)
+        target = out[name][(*place, ...)]
+        target[...] = self._drop(value, kept)
+        if np.any(mask):
+            np.copyto(target, missing, where=self._drop(mask, kept))
 
     def _drop(self, value: Any, kept: list[str]) -> Any:
-        """Remove the axes a variable does not have; they must be of length 1."""
         array = np.asarray(value)
-        if array.ndim == 0:
+        if array.ndim == 0 or len(kept) == array.ndim:
             return array
         return array.squeeze(tuple(i for i, dim in enumerate(self.grid.order) if dim not in kept))
+
+
+def _pieces(
+    block: Selection, order: Sequence[str], room: int, loops: Sequence[str]
+) -> Iterator[dict[str, slice]]:
+    """Cut a block into pieces of at most `room` points along its longest axes; `loops` one value at a time."""
+    steps: dict[str, int] = {}
+    for dim in reversed(order):
+        size = block[dim].stop - block[dim].start
+        steps[dim] = 1 if dim in loops else max(1, min(size, room))
+        room //= steps[dim]
+    ranges = [
+        [slice(i, min(i + steps[dim], block[dim].stop)) for i in range(block[dim].start, block[dim].stop, steps[dim])]
+        for dim in order
+    ]
+    for slices in itertools.product(*ranges):
+        yield dict(zip(order, slices, strict=True))
+
+
+def _cutter(tile: Selection, part: Selection, order: Sequence[str]) -> Callable[[Any], Any]:
+    """Cut an array of a part to a tile of it."""
+    slices = [slice(tile[dim].start - part[dim].start, tile[dim].stop - part[dim].start) for dim in order]
+
+    def cut(value: Any) -> Any:
+        if np.ndim(value) == 0:
+            return value
+        return value[tuple([s if n > 1 else slice(None) for s, n in zip(slices, value.shape, strict=True)])]
+
+    return cut
 
 
 def _bounded(s: slice, size: int) -> slice:
@@ -189,9 +230,9 @@ def prepare(axes: Axes, names: Sequence[str] | None = None, dtype: str = "float3
     for model, phase in itertools.product(range(len(grid.models.values)), range(len(grid.phases.values))):
         own = {dim: slice(model, model + 1) for dim in grid.models.dims}
         own |= {dim: slice(phase, phase + 1) for dim in grid.phases.dims}
-        recorder = Tiers()
+        recorder = Tiers(full=math.prod(s.stop - s.start for s in (miniature | own).values()))
         with np.errstate(all="ignore"):
-            tile_values(case_of(grid, model, phase, miniature | own), wanted, number, recorder)
+            make_timer(case_of(grid, model, phase, miniature | own), wanted, number, recorder)
         tiers[model, phase] = recorder
     return Engine(grid, wanted, number, tiers)
 

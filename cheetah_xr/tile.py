@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .accounting import (
     WIRE_FIELDS,
@@ -19,14 +18,22 @@ from .accounting import (
     wire_total,
     work_total,
 )
-from .combine import PARTS, Combiner, Sums, Tiers, bottleneck
+from .combine import Plan, Planner, Tiers, bottleneck
 from .dims import BATCH, DP, EFFICIENCY, EP, PRECISION, SEQ_LEN, TP
 from .grid import Grid
-from .ledger import OUTSIDE, Pass, PassWork
+from .ledger import OUTSIDE, Collective, Pass, PassWork
 from .model import pass_work
-from .rates import Rates, collective_seconds, compute_class, is_zero, kernel_seconds
+from .rates import (
+    CollectiveSeconds,
+    KernelSeconds,
+    Rates,
+    collective_seconds,
+    compute_class,
+    is_zero,
+    kernel_seconds,
+)
 from .specs import GEMM_CLASSES, AnyModel, Efficiency, Options, Precision
-from .status import CODES, Condition, condition, hardware_conditions, layout_conditions
+from .status import Condition, condition, hardware_conditions, layout_conditions
 from .terms import Num, capacity
 
 Inputs = Mapping[str, Any]
@@ -160,66 +167,112 @@ def _memory_conditions(options: Options, requested: Num, held: Capacity) -> list
     return []
 
 
-def stage_sums(case: Case, combiner: Combiner) -> Sums:
-    """Terms of the whole pass: layers with their overlaps, embedding and LM head, overheads."""
+@dataclass(frozen=True)
+class StageSeconds:
+    """Seconds of one kind of layer, or of embedding or LM head."""
+
+    kernels: tuple[KernelSeconds, ...]
+    exchange: tuple[CollectiveSeconds, ...]
+    rest: tuple[CollectiveSeconds, ...]
+    overlap_rest: Num
+
+
+@dataclass(frozen=True)
+class PassSeconds:
+    """Seconds of a pass before they are combined, each on the axes it depends on."""
+
+    stages: tuple[StageSeconds, ...]
+    overhead: tuple[Num, ...]
+    overlap_ep: Num
+    granularity: str
+
+
+def pass_seconds(case: Case) -> PassSeconds:
+    """Divide the work of a case by its rates."""
     options, efficiency, rates = case.options, case.efficiency, case.rates
-    whole = Sums()
-    for layer, times in priced(case.work, options):
-        kernels = combiner.kernels(kernel_seconds(layer, rates, efficiency, times), options.granularity)
-        exchange, rest = (
-            combiner.collectives([collective_seconds(c, rates, efficiency, options.hierarchy, times) for c in group])
-            for group in (layer.exchange, layer.rest)
+
+    def seconds(collectives: Sequence[Collective], times: Num) -> tuple[CollectiveSeconds, ...]:
+        return tuple(collective_seconds(c, rates, efficiency, options.hierarchy, times) for c in collectives)
+
+    stages = tuple(
+        StageSeconds(
+            tuple(kernel_seconds(layer, rates, efficiency, times)),
+            seconds(layer.exchange, times),
+            seconds(layer.rest, times),
+            0.0 if layer.label in OUTSIDE else options.overlap_tp,
         )
-        inner = combiner.mix(kernels, exchange, options.overlap_ep)
-        whole.extend(combiner.mix(inner, rest, 0.0 if layer.label in OUTSIDE else options.overlap_tp))
-    overhead = [
-        (None, case.work.n_layers * efficiency.tau_layer + efficiency.tau_global),
-        (None, efficiency.tau_batch * case.batch),
-    ]
+        for layer, times in priced(case.work, options)
+    )
+    per_pass = case.work.n_layers * efficiency.tau_layer + efficiency.tau_global
+    overhead = (per_pass, efficiency.tau_batch * case.batch)
+    return PassSeconds(stages, overhead, options.overlap_ep, options.granularity)
+
+
+def plan_pass(seconds: PassSeconds, planner: Planner) -> Plan:
+    """The whole pass: layers with their overlaps, embedding and LM head, overheads."""
+    whole = Plan()
+    for stage in seconds.stages:
+        kernels = planner.kernels(stage.kernels, seconds.granularity)
+        inner = planner.mix(kernels, planner.collectives(stage.exchange), seconds.overlap_ep)
+        whole.extend(planner.mix(inner, planner.collectives(stage.rest), stage.overlap_rest))
+    overhead = [("", value) for value in seconds.overhead if not is_zero(value)]
     whole.time += overhead
     whole.parts["overhead"] += overhead
-    return whole
+    return planner.close(whole)
 
 
-def tile_values(case: Case, names: Sequence[str], dtype: np.dtype[Any], tiers: Tiers) -> dict[str, NDArray[Any]]:
-    """Values of the requested variables on their natural axes, not masked.
+@dataclass(frozen=True)
+class Timer:
+    """A plan with what it needs to run on any tile of the part it was made for."""
+
+    plan: Plan
+    scales: Mapping[str, Any]
+    attribute: bool
+
+    def run(self, cut: Callable[[Any], Any]) -> dict[str, Any]:
+        """step_time, its parts and the bottleneck on their natural axes, not masked."""
+        time, parts = self.plan.run(self.scales, cut, self.attribute)
+        if not self.attribute:
+            return {"step_time": time}
+        named = {f"time_{part}": value for part, value in parts.items()}
+        return {"step_time": time, "bottleneck": bottleneck(parts), **named}
+
+
+def make_timer(case: Case, names: Sequence[str], dtype: np.dtype[Any], tiers: Tiers) -> Timer:
+    """Plan the times of a case.
 
     Parameters
     ----------
     case
         The pass.
     names
-        Variables of the table.
+        Variables wanted.
     dtype
         Number type of times.
     tiers
         A recorder or replayer: sums are taken in the order of the whole sweep.
     """
-    wanted = set(names)
-    values: dict[str, Any] = {}
-    attributed = "bottleneck" in wanted or any(n.startswith("time_") for n in wanted)
-    if attributed or "step_time" in wanted:
-        combiner = Combiner(case.scales, dtype, tiers, attributed)
-        sums = stage_sums(case, combiner)
-        values["step_time"] = combiner.total(sums.time)
-        if attributed:
-            parts = {part: combiner.total(sums.parts[part]) for part in PARTS}
-            values |= {f"time_{part}": value for part, value in parts.items()}
-            if "bottleneck" in wanted:
-                values["bottleneck"] = bottleneck(parts)
-    for name in wanted & set(WORK_FIELDS):
-        values[name] = work_total(name, case.work, case.options, case.scales)
-    for name in wanted & set(WIRE_FIELDS):
-        values[name] = wire_total(name, case.work, case.options, case.scales)
-    if "peak_compute_time" in wanted:
-        values["peak_compute_time"] = peak_compute_time(case.work, case.options, case.scales, case.rates)
+    attribute = any(n == "bottleneck" or n.startswith("time_") for n in names)
+    planner = Planner(case.scales, dtype, tiers, attribute)
+    plan = plan_pass(pass_seconds(case), planner)
+    return Timer(plan, planner.cast_scales(), attribute)
+
+
+def work_values(case: Case, names: Sequence[str]) -> dict[str, Any]:
+    """Work and capacity variables on their natural axes, not masked."""
     held = case.capacity
-    values["weight_bytes"] = held.weights
-    values["kv_bytes_per_sequence"] = held.per_sequence
-    values["max_batch"] = case.p.dp * held.sequences
-    if "memory_shortfall" in wanted:
-        values["memory_shortfall"] = capacity.shortfall(held.budget, held.weights, case.requested, held.per_sequence)
-    return {name: values[name] for name in names if name != "status"}
-
-
-__all__ = ["CODES", "Case", "make_case", "tile_values"]
+    values: dict[str, Any] = {
+        "weight_bytes": held.weights,
+        "kv_bytes_per_sequence": held.per_sequence,
+        "max_batch": case.p.dp * held.sequences,
+    }
+    for name in names:
+        if name in WORK_FIELDS:
+            values[name] = work_total(name, case.work, case.options, case.scales)
+        elif name in WIRE_FIELDS:
+            values[name] = wire_total(name, case.work, case.options, case.scales)
+        elif name == "peak_compute_time":
+            values[name] = peak_compute_time(case.work, case.options, case.scales, case.rates)
+        elif name == "memory_shortfall":
+            values[name] = capacity.shortfall(held.budget, held.weights, case.requested, held.per_sequence)
+    return values
