@@ -37,7 +37,7 @@ def work_total(name: str, work: PassWork, options: Options, scales: Mapping[str,
         by_scale: dict[str, Num] = {}
         for op in layer.operations:
             for cause in WORK_FIELDS[name]:
-                scale = "" if cause == "weights" else op.scale
+                scale: str = "" if cause == "weights" else op.scale
                 by_scale[scale] = add(by_scale.get(scale, 0.0), getattr(op, cause))
         for scale, amount in by_scale.items():
             if not is_zero(amount):

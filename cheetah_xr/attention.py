@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from .ledger import Operation, Pass
-from .specs import LayerGroup, Model, Options, Precision
+from .ledger import Architecture, Operation, Pass, Scale
+from .specs import LayerGroup, Options, Precision
 from .terms import Num, small_ops
 from .terms import attention as terms
 from .terms.linear import gemm_activations, gemm_flops
 
 
 def small_op(
-    name: str, options: Options, b_act: Num, flops: Num, moves: Num, component: str, scale: str = "rank"
+    name: str, options: Options, b_act: Num, flops: Num, moves: Num, component: str, scale: Scale = "rank"
 ) -> list[Operation]:
     """An elementwise operation, counted as FLOPs or as traffic of `moves` elements, or not at all."""
     if options.small_ops == "none":
         return []
     amount = {"flops": flops} if options.small_ops == "flops" else {"activations": moves * b_act}
-    return [Operation(name, "small_ops", component=component, scale=scale, **amount)]  # type: ignore[arg-type]
+    return [Operation(name, "small_ops", component=component, scale=scale, **amount)]
 
 
-def attention_operations(m: Model, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+def attention_operations(
+    m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass
+) -> list[Operation]:
     """Operations of the attention block of one layer, norm and residual included."""
     b_act, d = precision.activation_bytes, m.hidden
     mixer = _gqa if group.attention == "gqa" else _mla
     return [
-        *small_op("attn_norm", options, b_act, small_ops.NORM_FLOPS * p.new * d, small_ops.NORM_MOVES * p.new * d, "attn"),
+        *small_op(
+            "attn_norm", options, b_act, small_ops.NORM_FLOPS * p.new * d, small_ops.NORM_MOVES * p.new * d, "attn"
+        ),
         *mixer(m, group, precision, options, p),
         *small_op(
             "attn_residual",
@@ -37,14 +41,14 @@ def attention_operations(m: Model, group: LayerGroup, precision: Precision, opti
     ]
 
 
-def kv_bytes_per_token(m: Model, group: LayerGroup, precision: Precision, p: Pass) -> Num:
+def kv_bytes_per_token(m: Architecture, group: LayerGroup, precision: Precision, p: Pass) -> Num:
     """Cache bytes of one token in one layer on one GPU: MLA's latent is copied on every tensor-parallel rank."""
     if group.attention == "mla":
-        return (m.kv_lora_rank + m.qk_rope_head_dim) * precision.kv_bytes  # type: ignore[operator]
+        return (m.kv_lora_rank + m.qk_rope_head_dim) * precision.kv_bytes
     return 2 * terms.local_kv_heads(m.n_kv_heads, p.tp) * m.head_dim * precision.kv_bytes
 
 
-def kv_bytes_per_sequence(m: Model, group: LayerGroup, precision: Precision, p: Pass) -> Num:
+def kv_bytes_per_sequence(m: Architecture, group: LayerGroup, precision: Precision, p: Pass) -> Num:
     """Cache bytes of one whole sequence in one layer on one GPU."""
     held = terms.tokens_held(p.context, window=group.window, chunk=group.chunk)
     return kv_bytes_per_token(m, group, precision, p) * held
@@ -56,7 +60,7 @@ def _visible(group: LayerGroup, options: Options, p: Pass) -> Num:
     return terms.visible_pairs(p.new, p.before, window=group.window, chunk=group.chunk)
 
 
-def _cache_traffic(m: Model, group: LayerGroup, precision: Precision, p: Pass) -> Num:
+def _cache_traffic(m: Architecture, group: LayerGroup, precision: Precision, p: Pass) -> Num:
     """Cached tokens read once and new ones written, in bytes per sequence."""
     where = {"window": group.window, "chunk": group.chunk}
     read = (
@@ -72,7 +76,7 @@ def _linear(name: str, precision: Precision, p: Pass, k: Num, n: Num, activation
     return Operation(name, "attn_proj", flops=flops, weights=weights, activations=activations, resident=weights)
 
 
-def _gqa(m: Model, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+def _gqa(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> list[Operation]:
     counted = options.activation_traffic == "gemm"
     b_in, b_act = precision.attention_input_bytes * counted, precision.activation_bytes * counted
     d, heads = m.hidden, m.n_heads / p.tp
@@ -97,12 +101,12 @@ def _gqa(m: Model, group: LayerGroup, precision: Precision, options: Options, p:
     ]
 
 
-def _mla(m: Model, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+def _mla(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> list[Operation]:
     counted = options.activation_traffic == "gemm"
     b_in, b_act = precision.attention_input_bytes * counted, precision.activation_bytes * counted
     d, heads, latent = m.hidden, m.n_heads / p.tp, m.kv_lora_rank
-    q_width = heads * (m.qk_nope_head_dim + m.qk_rope_head_dim)  # type: ignore[operator]
-    down_width, v_width = latent + m.qk_rope_head_dim, heads * m.v_head_dim  # type: ignore[operator]
+    q_width = heads * (m.qk_nope_head_dim + m.qk_rope_head_dim)
+    down_width, v_width = latent + m.qk_rope_head_dim, heads * m.v_head_dim
     rotated = p.new * m.qk_rope_head_dim * (heads + 1)
     b_small = precision.activation_bytes
 
@@ -138,7 +142,7 @@ def _given(rank: Num) -> bool:
     return not (isinstance(rank, int) and rank == 0)
 
 
-def _mla_absorbed(m: Model, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> MlaCore:
+def _mla_absorbed(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> MlaCore:
     """Decode: up-projections applied to queries and outputs, the core works on the latent itself."""
     counted = options.activation_traffic == "gemm"
     b_in, b_act = precision.attention_input_bytes * counted, precision.activation_bytes * counted
@@ -158,7 +162,7 @@ def _mla_absorbed(m: Model, group: LayerGroup, precision: Precision, options: Op
         )
 
     pairs, kv = heads * _visible(group, options, p), _cache_traffic(m, group, precision, p)
-    wide = latent + m.qk_rope_head_dim  # type: ignore[operator]
+    wide = latent + m.qk_rope_head_dim
     return (
         [absorbed("absorbed_k", m.qk_nope_head_dim, latent), absorbed("absorbed_v", latent, m.v_head_dim)],
         Operation("scores", "attn_core", flops=2 * wide * pairs, kv=kv, activations=rows * wide * b_act),
@@ -166,13 +170,13 @@ def _mla_absorbed(m: Model, group: LayerGroup, precision: Precision, options: Op
     )
 
 
-def _mla_expanded(m: Model, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> MlaCore:
+def _mla_expanded(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> MlaCore:
     """Prefill, and decode on request: keys and values are rebuilt from the latent for every token attended to."""
     counted = options.activation_traffic == "gemm"
     b_in, b_act = precision.attention_input_bytes * counted, precision.activation_bytes * counted
     heads, latent = m.n_heads / p.tp, m.kv_lora_rank
     rebuilt = p.seq_len if p.decode else p.new + p.cached
-    up_width = heads * (m.qk_nope_head_dim + m.v_head_dim)  # type: ignore[operator]
+    up_width = heads * (m.qk_nope_head_dim + m.v_head_dim)
     weights = latent * up_width * precision.attention_weight_bytes
     up = Operation(
         "kv_up",
@@ -184,7 +188,7 @@ def _mla_expanded(m: Model, group: LayerGroup, precision: Precision, options: Op
     )
     pairs, kv = heads * _visible(group, options, p), _cache_traffic(m, group, precision, p)
     moved = heads * (p.new + rebuilt) * b_act
-    qk_dim = m.qk_nope_head_dim + m.qk_rope_head_dim  # type: ignore[operator]
+    qk_dim = m.qk_nope_head_dim + m.qk_rope_head_dim
     return (
         [up],
         Operation("scores", "attn_core", flops=2 * qk_dim * pairs, kv=kv, activations=moved * qk_dim),

@@ -28,7 +28,7 @@ CAUSES = ("weights", "kv", "activations")
 
 
 class Tiers:
-    """Remembers on which axes of the whole sweep each term lives, so that sums are taken in the same order in every tile.
+    """Remembers on which axes of the sweep each term lives, so that sums are taken in the same order in every tile.
 
     A first pass over a miniature of the sweep notes the shape of every term; later passes `replay` the notes, whatever
     the shape of their tile.
@@ -103,7 +103,8 @@ class Plan:
 
     def run(self, scales: Mapping[str, Array], cut: Cut, attribute: bool) -> tuple[Array, dict[str, Array]]:
         """Time and, if asked for, its parts on a tile."""
-        stages = [stage.run(scales, cut, attribute) for stage in (*self.rooflines, *self.mixes)]
+        inner: list[Roofline | Mix] = [*self.rooflines, *self.mixes]
+        stages = [stage.run(scales, cut, attribute) for stage in inner]
         time = _series([_sum(self.time, scales, cut), *(t for t, _ in stages)])
         if not attribute:
             return time, {}
@@ -149,7 +150,7 @@ def _sum(terms: Sequence[Term], scales: Mapping[str, Array], cut: Cut) -> Array:
 
 
 def _series(values: Sequence[Array]) -> Array:
-    result: Array = values[0] if values else np.float32(0)
+    result = values[0] if values else np.asarray(np.float32(0))
     for value in values[1:]:
         result = result + value
     return result
@@ -269,7 +270,7 @@ class Planner:
 
 
 def bottleneck(parts: Mapping[str, Array]) -> Array:
-    """Code of the largest resource (order of ties: compute, memory, communication, overhead), of memory the largest cause."""
+    """Code of the largest resource, of memory its largest cause; ties go to compute, memory, communication, overhead."""
     weights, kv, activations = parts["weights"], parts["kv"], parts["activations"]
     compute, communication, overhead = parts["compute"], parts["communication"], parts["overhead"]
     memory = weights + kv + activations
@@ -278,7 +279,7 @@ def bottleneck(parts: Mapping[str, Array]) -> Array:
     code = cause * _flag(memory > compute)
     other = np.maximum(communication, overhead)
     other_code = _flag(overhead > communication) + np.int8(4)
-    return np.maximum(code, other_code * _flag(other > np.maximum(memory, compute)))
+    return np.asarray(np.maximum(code, other_code * _flag(other > np.maximum(memory, compute))))
 
 
 def _flag(condition: Any) -> Array:

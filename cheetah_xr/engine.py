@@ -138,7 +138,9 @@ class Engine:
     ) -> None:
         """Write a piece of a variable; axes it does not have must be of length 1."""
         kept = self._kept(name)
-        place = tuple(slice(piece[x].start - block[x].start, piece[x].stop - block[x].start) for x in kept)
+        place: tuple[Any, ...] = tuple(
+            slice(piece[x].start - block[x].start, piece[x].stop - block[x].start) for x in kept
+        )
         target = out[name][(*place, ...)]
         target[...] = self._drop(value, kept)
         if np.any(mask):
@@ -151,9 +153,7 @@ class Engine:
         return array.squeeze(tuple(i for i, dim in enumerate(self.grid.order) if dim not in kept))
 
 
-def _pieces(
-    block: Selection, order: Sequence[str], room: int, loops: Sequence[str]
-) -> Iterator[dict[str, slice]]:
+def _pieces(block: Selection, order: Sequence[str], room: int, loops: Sequence[str]) -> Iterator[dict[str, slice]]:
     """Cut a block into pieces of at most `room` points along its longest axes; `loops` one value at a time."""
     steps: dict[str, int] = {}
     for dim in reversed(order):
@@ -252,9 +252,7 @@ def attributes(name: str) -> dict[str, Any]:
 def dataset_attributes(engine: Engine) -> dict[str, str]:
     """Attributes of a result: conventions, versions, options and resolved specs as canonical JSON."""
     grid = engine.grid
-    specs = {
-        name: [r.canonical() for r in grid.records[name]] for name in (d.MODEL, d.GPU, d.PRECISION, d.EFFICIENCY)
-    }
+    specs = {name: [r.canonical() for r in grid.records[name]] for name in (d.MODEL, d.GPU, d.PRECISION, d.EFFICIENCY)}
     return {
         "Conventions": "CF-1.11",
         "title": "LLM inference cost model: " + ", ".join(dict.fromkeys(r.name for r in grid.records[d.MODEL])),

@@ -1,7 +1,7 @@
 """Axes: labelled inputs resolved once, as arrays aligned to the axes of a sweep.
 
-Every number the model uses is an array with one axis per dim of the sweep (length 1 where it does not vary) or, where it
-never varies, a plain float.
+Every number the model uses is an array with one axis per dim of the sweep (length 1 where it does not vary) or, where
+it never varies, a plain float.
 """
 
 from __future__ import annotations
@@ -366,10 +366,18 @@ def _coords(
     for name in (*d.RECORDS, d.PHASE):
         item = given[name]
         labels = np.array([_label(r) for r in item.values], dtype=np.dtypes.StringDType())
-        coords[name] = (item.dims, labels if item.dims else labels[0], {"long_name": name})
+        coords[name] = (item.dims, labels if item.dims else labels.reshape(()), {"long_name": name})
     for name, units in ((d.BATCH, "sequences"), (d.SEQ_LEN, "tokens"), (d.TP, "1"), (d.DP, "1"), (d.EP, "1")):
         coords[name] = (given[name].dims, given[name].values, {"long_name": LONG_NAMES[name], "units": units})
-    for source in (axes.batch, axes.seq_len, axes.tp, axes.dp, axes.ep, *axes.overrides.values(), *axes.scales.values()):
+    for source in (
+        axes.batch,
+        axes.seq_len,
+        axes.tp,
+        axes.dp,
+        axes.ep,
+        *axes.overrides.values(),
+        *axes.scales.values(),
+    ):
         if isinstance(source, xr.DataArray):
             for label, values in source.coords.items():
                 if label in dims and label not in coords:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from .terms import Num, collectives
+
+Architecture: TypeAlias = Any
+"""A Model whose numbers may be arrays."""
 
 Scale = Literal["rank", "instance", "whole"]
 """What an amount is per: sequences on one attention rank or in the instance, of one micro-batch; or sequences on one
@@ -87,7 +90,7 @@ class Collective:
 
 @dataclass(frozen=True, slots=True)
 class LayerWork:
-    """Work of one layer and how often it occurs; `exchange` overlaps with compute by overlap_ep, `rest` by overlap_tp."""
+    """Work of one layer and how often it occurs; `exchange` overlaps by overlap_ep, `rest` by overlap_tp."""
 
     count: Num
     operations: tuple[Operation, ...]

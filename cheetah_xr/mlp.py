@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from .attention import small_op
-from .ledger import Collective, Operation, Pass, ring_gather, tp_all_reduce, wide_gathers
-from .specs import Model, Options, Precision
+from .ledger import Architecture, Collective, Operation, Pass, ring_gather, tp_all_reduce, wide_gathers
+from .specs import Options, Precision
 from .terms import Num, collectives, experts, small_ops
 from .terms.linear import gemm_activations, gemm_flops
 
 
-def dense_operations(m: Model, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+def dense_operations(m: Architecture, precision: Precision, options: Options, p: Pass) -> list[Operation]:
     """Operations of a dense MLP block, norm and residual included."""
     width = _width(options.dense_tp, p)
     return [
@@ -19,7 +19,7 @@ def dense_operations(m: Model, precision: Precision, options: Options, p: Pass) 
     ]
 
 
-def dense_collectives(m: Model, precision: Precision, options: Options, p: Pass) -> list[Collective]:
+def dense_collectives(m: Architecture, precision: Precision, options: Options, p: Pass) -> list[Collective]:
     """The all-reduce after a dense MLP, and the gathers of a wider tensor-parallel degree."""
     b_act, width = precision.activation_bytes, options.dense_tp
     return [
@@ -28,12 +28,12 @@ def dense_collectives(m: Model, precision: Precision, options: Options, p: Pass)
     ]
 
 
-def moe_operations(m: Model, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+def moe_operations(m: Architecture, precision: Precision, options: Options, p: Pass) -> list[Operation]:
     """Operations of a mixture-of-experts block: router, shared and routed experts, norm and residual."""
     counted = options.activation_traffic == "gemm"
     b_act = precision.activation_bytes * counted
     d, e = m.hidden, m.n_experts
-    router_weights = d * e * precision.router_weight_bytes  # type: ignore[operator]
+    router_weights = d * e * precision.router_weight_bytes
     router = Operation(
         "router",
         "router",
@@ -66,7 +66,7 @@ def moe_operations(m: Model, precision: Precision, options: Options, p: Pass) ->
     ]
 
 
-def has_shared(m: Model) -> bool:
+def has_shared(m: Architecture) -> bool:
     """Whether the model has shared experts (structure)."""
     return not (isinstance(m.shared_intermediate, int) and m.shared_intermediate == 0)
 
@@ -75,17 +75,17 @@ def _width(degree: Num | None, p: Pass) -> Num:
     return p.tp if degree is None else degree
 
 
-def _wide(name: str, degree: Num | None, p: Pass, m: Model, b_in: Num, b_act: Num) -> list[Collective]:
+def _wide(name: str, degree: Num | None, p: Pass, m: Architecture, b_in: Num, b_act: Num) -> list[Collective]:
     return [] if degree is None else wide_gathers(name, p, degree, p.new, m.hidden, b_in, b_act)
 
 
-def _norm(m: Model, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+def _norm(m: Architecture, precision: Precision, options: Options, p: Pass) -> list[Operation]:
     elements = p.new * m.hidden
     flops, moves = small_ops.NORM_FLOPS * elements, small_ops.NORM_MOVES * elements
     return small_op("mlp_norm", options, precision.activation_bytes, flops, moves, "mlp")
 
 
-def _residual(m: Model, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+def _residual(m: Architecture, precision: Precision, options: Options, p: Pass) -> list[Operation]:
     elements = p.new * m.hidden
     flops, moves = small_ops.RESIDUAL_FLOPS * elements, small_ops.RESIDUAL_MOVES * elements
     return small_op("mlp_residual", options, precision.activation_bytes, flops, moves, "mlp")
@@ -95,7 +95,7 @@ def _gated_mlp(
     prefix: str,
     kernel: str,
     weight_class: str,
-    m: Model,
+    m: Architecture,
     intermediate: Num,
     width: Num,
     precision: Precision,
@@ -112,9 +112,7 @@ def _gated_mlp(
     def linear(name: str, k: Num, n: Num, activations: Num) -> Operation:
         weights = k * n * b_weight
         flops = gemm_flops(rows, k, n)
-        return Operation(
-            prefix + name, kernel, flops=flops, weights=weights, activations=activations, resident=weights
-        )
+        return Operation(prefix + name, kernel, flops=flops, weights=weights, activations=activations, resident=weights)
 
     gate = [linear("gate_proj", d, f, rows * f * b_act)] if m.gated else []
     flops, moves = small_ops.gating_flops(m.gated) * rows * f, small_ops.gating_moves(m.gated) * rows * f
@@ -126,11 +124,11 @@ def _gated_mlp(
     ]
 
 
-def _routed(m: Model, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+def _routed(m: Architecture, precision: Precision, options: Options, p: Pass) -> list[Operation]:
     """Routed experts of one rank; amounts per sequence of the instance, since tokens come from all of it."""
     counted = options.activation_traffic == "gemm"
     b_in, b_act = precision.experts_input_bytes * counted, precision.activation_bytes * counted
-    slots = m.n_experts + options.redundant_experts  # type: ignore[operator]
+    slots = m.n_experts + options.redundant_experts
     local = slots / p.ep
     unused = experts.unused_probability(p.instance_tokens, m.top_k, slots)
     if options.expert_load == "mean":
@@ -163,7 +161,7 @@ def _routed(m: Model, precision: Precision, options: Options, p: Pass) -> list[O
     ]
 
 
-def moe_exchange(m: Model, precision: Precision, options: Options, p: Pass) -> list[Collective]:
+def moe_exchange(m: Architecture, precision: Precision, options: Options, p: Pass) -> list[Collective]:
     """Dispatch and combine among expert-parallel ranks, and the gathers inside each expert's GPUs."""
     if options.expert_comm == "all_reduce":
         return []
@@ -184,7 +182,7 @@ def moe_exchange(m: Model, precision: Precision, options: Options, p: Pass) -> l
     return found
 
 
-def _expert_wire(m: Model, options: Options, p: Pass, g: Num, one_copy: Num) -> tuple[Num, Num]:
+def _expert_wire(m: Architecture, options: Options, p: Pass, g: Num, one_copy: Num) -> tuple[Num, Num]:
     """(link, NIC) bytes per sequence of an exchange that would send `one_copy` bytes per copy of every token."""
     copies = options.dispatch_copies
     if copies == "auto":
@@ -200,7 +198,7 @@ def _expert_wire(m: Model, options: Options, p: Pass, g: Num, one_copy: Num) -> 
     return collectives.node_forwarding(one_copy, g, ranks, distinct, nodes)
 
 
-def moe_collectives(m: Model, precision: Precision, options: Options, p: Pass) -> list[Collective]:
+def moe_collectives(m: Architecture, precision: Precision, options: Options, p: Pass) -> list[Collective]:
     """Collectives of a mixture-of-experts block that are not part of the exchange."""
     b_in, b_act, d = precision.experts_input_bytes, precision.activation_bytes, m.hidden
     n, volume = p.n_gpus, p.new * d * b_act

@@ -6,9 +6,19 @@ Definitions, symbols and sources: docs/cost-model.md.
 from __future__ import annotations
 
 from .attention import attention_operations, kv_bytes_per_sequence
-from .ledger import Collective, LayerWork, Operation, Pass, PassWork, ring_gather, tp_all_reduce, wide_gathers
+from .ledger import (
+    Architecture,
+    Collective,
+    LayerWork,
+    Operation,
+    Pass,
+    PassWork,
+    ring_gather,
+    tp_all_reduce,
+    wide_gathers,
+)
 from .mlp import dense_collectives, dense_operations, moe_collectives, moe_exchange, moe_operations
-from .specs import AnyModel, LayerGroup, LumpedModel, Model, Options, Precision
+from .specs import AnyModel, LayerGroup, LumpedModel, Options, Precision
 from .terms import Num, collectives
 from .terms.attention import local_kv_heads
 from .terms.linear import gemm_activations, gemm_flops
@@ -35,7 +45,7 @@ def pass_work(model: AnyModel, precision: Precision, options: Options, p: Pass) 
     return PassWork(layers, (embedding(model, precision, p), lm_head(model, precision, options, p)), model.n_layers)
 
 
-def layer_work(m: Model, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> LayerWork:
+def layer_work(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> LayerWork:
     """Work of one layer of a group."""
     attention = attention_operations(m, group, precision, options, p)
     after = tp_all_reduce("attn_all_reduce", p, p.new * m.hidden * precision.activation_bytes)
@@ -50,7 +60,7 @@ def layer_work(m: Model, group: LayerGroup, precision: Precision, options: Optio
     return LayerWork(group.count, operations, exchange, rest, label)
 
 
-def embedding(m: Model, precision: Precision, p: Pass) -> LayerWork:
+def embedding(m: Architecture, precision: Precision, p: Pass) -> LayerWork:
     """Look-up of the new tokens; sharded by tp in memory."""
     width = precision.embedding_weight_bytes
     table = m.vocab * m.hidden * width / p.tp
@@ -58,7 +68,7 @@ def embedding(m: Model, precision: Precision, p: Pass) -> LayerWork:
     return LayerWork(1, (operation,), label="embedding")
 
 
-def lm_head(m: Model, precision: Precision, options: Options, p: Pass) -> LayerWork:
+def lm_head(m: Architecture, precision: Precision, options: Options, p: Pass) -> LayerWork:
     """Logits of every new token in decode, of the last one in prefill, gathered over the head's ranks."""
     counted = options.activation_traffic == "gemm"
     moved_in, moved_out = precision.lm_head_input_bytes * counted, precision.activation_bytes * counted

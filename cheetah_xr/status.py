@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .ledger import OUTSIDE, Collective, Pass, PassWork
+from .ledger import OUTSIDE, Architecture, Collective, Pass, PassWork
 from .specs import AnyModel, LumpedModel, Model, Options
 from .terms import Num
 
@@ -90,17 +90,17 @@ def layout_conditions(model: AnyModel, options: Options, p: Pass, batch: Num) ->
     return found
 
 
-def _architecture_conditions(m: Model, options: Options, p: Pass) -> list[Condition]:
+def _architecture_conditions(m: Architecture, options: Options, p: Pass) -> list[Condition]:
     found = [condition("tp_heads", "model tp", m.n_heads % p.tp != 0)]
     if any(g.mlp == "dense" for g in m.groups):
         found.append(condition("tp_width", "model tp", m.intermediate % _degree(options.dense_tp, p) != 0))
     if m.is_moe:
-        slots = m.n_experts + options.redundant_experts  # type: ignore[operator]
+        slots = m.n_experts + options.redundant_experts
         found += [
             condition("tp_width", "model tp", m.shared_intermediate % _degree(options.shared_tp, p) != 0),
             condition("ep_layout", "model ep", slots % p.ep != 0),
             condition("etp_width", "model tp dp ep", m.expert_intermediate % p.etp != 0),
-            condition("top_k_beyond_experts", "model", np.greater(m.top_k, m.n_experts)),  # type: ignore[arg-type]
+            condition("top_k_beyond_experts", "model", np.greater(m.top_k, m.n_experts)),
         ]
         if options.expert_comm == "all_reduce":
             found.append(condition("expert_comm_needs_dp1", "dp ep", (p.ep > 1) & (p.dp > 1)))

@@ -43,8 +43,9 @@ def model_fields(config: Mapping[str, Any], where: str) -> dict[str, Any]:
         raise SpecError(f"{where}: model_type {family!r} is not supported; supported: {', '.join(SUPPORTED)}")
     unknown = sorted(set(config) - NOT_STRUCTURAL - STRUCTURAL)
     if unknown:
-        raise SpecError(f"{where}: unknown fields {', '.join(unknown)}: they may change the architecture; remove "
-                        "those that do not")
+        raise SpecError(
+            f"{where}: unknown fields {', '.join(unknown)}: they may change the architecture; remove those that do not"
+        )
 
     def need(*names: str) -> Any:
         """The one of several spellings that is given."""
@@ -54,7 +55,12 @@ def model_fields(config: Mapping[str, Any], where: str) -> dict[str, Any]:
             raise SpecError(f"{where}: field {' or '.join(names)} {what}")
         return config[given[0]]
 
-    for name, allowed in (("moe_layer_freq", 1), ("decoder_sparse_step", 1), ("mlp_only_layers", []), ("mlp_bias", False)):
+    for name, allowed in (
+        ("moe_layer_freq", 1),
+        ("decoder_sparse_step", 1),
+        ("mlp_only_layers", []),
+        ("mlp_bias", False),
+    ):
         if config.get(name, allowed) != allowed:
             raise SpecError(f"{where}: {name} {config[name]!r} is not supported; supported: {allowed!r}")
     layers, heads, hidden = need("num_hidden_layers"), need("num_attention_heads"), need("hidden_size")
@@ -107,7 +113,7 @@ def _exact(hidden: int, heads: int, where: str) -> int:
 
 
 def _window(config: Mapping[str, Any], family: str) -> int | None:
-    """Width of the sliding window when every layer slides (Mistral 7B v0.1); the Qwen files name one they switch off."""
+    """Sliding window when every layer slides (Mistral 7B v0.1); the Qwen files name one they switch off."""
     window: int | None = config.get("sliding_window")
     switched_on = config.get("use_sliding_window", family == "mistral")
     return window if switched_on else None

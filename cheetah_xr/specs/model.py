@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -111,27 +111,25 @@ class Model(Record):
         return embeddings + layers + self.hidden
 
     def _attention_parameters(self, group: LayerGroup) -> int:
+        m: Any = self  # the validator has seen to it that the fields of the group's kinds are given
         if group.attention == "mla":
-            assert self.kv_lora_rank and self.qk_nope_head_dim and self.qk_rope_head_dim and self.v_head_dim
-            query_out = self.n_heads * (self.qk_nope_head_dim + self.qk_rope_head_dim)
-            query = (self.hidden + query_out + 1) * self.q_lora_rank if self.q_lora_rank else self.hidden * query_out
-            down = self.hidden * (self.kv_lora_rank + self.qk_rope_head_dim)
-            up = self.kv_lora_rank * (self.n_heads * (self.qk_nope_head_dim + self.v_head_dim) + 1)
-            return query + down + up + self.n_heads * self.v_head_dim * self.hidden
-        assert self.n_kv_heads and self.head_dim
-        qkv_width = (self.n_heads + 2 * self.n_kv_heads) * self.head_dim
-        norms_and_biases = (2 * self.head_dim if self.qk_norm else 0) + (qkv_width if self.qkv_bias else 0)
-        return self.hidden * (qkv_width + self.n_heads * self.head_dim) + norms_and_biases
+            query_out = m.n_heads * (m.qk_nope_head_dim + m.qk_rope_head_dim)
+            query = (m.hidden + query_out + 1) * m.q_lora_rank if m.q_lora_rank else m.hidden * query_out
+            down = m.hidden * (m.kv_lora_rank + m.qk_rope_head_dim)
+            up = m.kv_lora_rank * (m.n_heads * (m.qk_nope_head_dim + m.v_head_dim) + 1)
+            return int(query + down + up + m.n_heads * m.v_head_dim * m.hidden)
+        qkv_width = (m.n_heads + 2 * m.n_kv_heads) * m.head_dim
+        norms_and_biases = (2 * m.head_dim if m.qk_norm else 0) + (qkv_width if m.qkv_bias else 0)
+        return int(m.hidden * (qkv_width + m.n_heads * m.head_dim) + norms_and_biases)
 
     def _mlp_parameters(self, group: LayerGroup, active: bool) -> int:
-        matrices = 3 if self.gated else 2
+        m: Any = self
+        matrices = 3 if m.gated else 2
         if group.mlp == "dense":
-            assert self.intermediate
-            return matrices * self.hidden * self.intermediate
-        assert self.n_experts and self.top_k and self.expert_intermediate
-        experts = self.top_k if active else self.n_experts
-        router = self.n_experts * (self.hidden + (1 if self.router_bias else 0))
-        return matrices * self.hidden * (experts * self.expert_intermediate + self.shared_intermediate) + router
+            return int(matrices * m.hidden * m.intermediate)
+        experts = m.top_k if active else m.n_experts
+        router = m.n_experts * (m.hidden + (1 if m.router_bias else 0))
+        return int(matrices * m.hidden * (experts * m.expert_intermediate + m.shared_intermediate) + router)
 
 
 class LumpedModel(Record):

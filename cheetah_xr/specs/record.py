@@ -133,7 +133,7 @@ def explain(error: ValidationError, where: str, allowed: list[str]) -> str:
         elif item["type"] == "missing":
             lines.append(f"{where}: key {key!r} is missing")
         elif item["type"] == "value_error":
-            lines.append(f"{where}: {str(item['ctx']['error'])}")
+            lines.append(f"{where}: {item['ctx']['error']!s}")
         else:
             message = item["msg"][0].lower() + item["msg"][1:]
             lines.append(f"{where}: key {key!r} has value {item['input']!r}: {message}")

@@ -1,4 +1,4 @@
-"""Pure formulas on floats, NumPy arrays or DataArrays: no branch on a value, no I/O, nothing of the rest of the package.
+"""Pure formulas on floats, NumPy arrays or DataArrays: no branch on a value, no I/O, no import from above.
 
 Symbols are those of docs/cost-model.md. ``Num`` marks anything arithmetic works on.
 """

@@ -16,7 +16,7 @@ def members(n: Num, domain: Num, stride: Num = 1) -> Num:
 
 
 def gather(volume: Num, n: Num, g: Num) -> tuple[Num, Num]:
-    """(link, NIC) bytes of a ring all-gather or reduce-scatter of `volume` bytes: (g-1)/g*V and (m-1)/m*V/g, m = n/g."""
+    """(link, NIC) bytes of a ring all-gather or reduce-scatter: (g-1)/g*V and (m-1)/m*V/g, m = n/g."""
     return (g - 1) / g * volume, (1 - g / n) * volume / g
 
 

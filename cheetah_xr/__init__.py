@@ -1,0 +1,59 @@
+"""cheetah_xr: the design-space engine for LLM inference performance.
+
+A first-principles cost model of prefill and decode, evaluated on labelled grids of models, accelerators, precisions,
+parallel layouts, batches and lengths. Start with :func:`evaluate`.
+"""
+
+import logging
+
+from ._version import MODEL_VERSION, __version__
+from .analysis import derive
+from .api import breakdown, evaluate, layouts, operations
+from .specs import (
+    Efficiency,
+    Gpu,
+    LayerGroup,
+    LumpedModel,
+    Model,
+    Options,
+    Precision,
+    SpecError,
+    list_efficiencies,
+    list_gpus,
+    list_models,
+    list_precisions,
+    list_sweeps,
+    load_efficiency,
+    load_gpu,
+    load_model,
+    load_precision,
+)
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
+
+__all__ = [
+    "MODEL_VERSION",
+    "Efficiency",
+    "Gpu",
+    "LayerGroup",
+    "LumpedModel",
+    "Model",
+    "Options",
+    "Precision",
+    "SpecError",
+    "__version__",
+    "breakdown",
+    "derive",
+    "evaluate",
+    "layouts",
+    "list_efficiencies",
+    "list_gpus",
+    "list_models",
+    "list_precisions",
+    "list_sweeps",
+    "load_efficiency",
+    "load_gpu",
+    "load_model",
+    "load_precision",
+    "operations",
+]

@@ -1,0 +1,176 @@
+"""Derived metrics: everything that follows from the stored variables and the coordinates beside them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import xarray as xr
+
+from ..dims import LEADING, PHASE, TRAILING, canonical
+from ..specs import SpecError
+
+DECODE, PREFILL = "decode", "prefill"
+
+
+@dataclass(frozen=True)
+class Derived:
+    """One derived variable: what it needs, for which phase it is defined (None: both), and its formula."""
+
+    units: str
+    long_name: str
+    needs: tuple[str, ...]
+    phase: str | None
+    formula: Callable[[xr.Dataset], xr.DataArray]
+
+
+def expected_tokens(draft_tokens: float, acceptance: float) -> float:
+    """Tokens a decode pass yields per sequence: the sum of a^i, i = 0..m, for m drafts accepted with chance a."""
+    return float(sum(acceptance**i for i in range(round(draft_tokens) + 1)))
+
+
+def _accepted(ds: xr.Dataset) -> xr.DataArray | float:
+    """Accepted tokens per pass, from the options the dataset carries or the axes that replace them."""
+    options = json.loads(ds.attrs["options"]) if "options" in ds.attrs else {}
+    drafts = ds.coords.get("draft_tokens", options.get("draft_tokens", 0))
+    chance = ds.coords.get("acceptance", options.get("acceptance", 0.0))
+    return xr.apply_ufunc(expected_tokens, drafts, chance, vectorize=True)  # type: ignore[no-any-return]
+
+
+def _tpot(ds: xr.Dataset) -> xr.DataArray:
+    return ds["step_time"] / _accepted(ds)
+
+
+def _throughput(ds: xr.Dataset) -> xr.DataArray:
+    """Output tokens/s in decode, input tokens/s in prefill."""
+    prefill = ds.coords[PHASE] == PREFILL
+    tokens = prefill * ds["seq_len"] + ~prefill * _accepted(ds)
+    return ds["batch"] * tokens / ds["step_time"]
+
+
+def _bytes(ds: xr.Dataset) -> xr.DataArray:
+    return ds["bytes_weights"] + ds["bytes_kv"] + ds["bytes_activations"]
+
+
+def _cost(ds: xr.Dataset) -> xr.DataArray:
+    return ds["n_gpus"] * ds["price_per_hour"] / (_throughput(ds) * 3600) * 1e6
+
+
+def _energy(ds: xr.Dataset) -> xr.DataArray:
+    return ds["n_gpus"] * ds["tdp"] / _throughput(ds)
+
+
+STEP = ("step_time",)
+FLOW = ("step_time", "batch", "seq_len", "phase")
+BYTES = ("bytes_weights", "bytes_kv", "bytes_activations")
+
+DERIVED: dict[str, Derived] = {
+    "tpot": Derived("s", "time per accepted output token (decode)", STEP, DECODE, _tpot),
+    "tps_per_user": Derived("1/s", "output tokens/s of one sequence (decode)", STEP, DECODE, lambda ds: 1 / _tpot(ds)),
+    "ttft": Derived("s", "time to first token: one prefill of the batch", STEP, PREFILL, lambda ds: ds["step_time"]),
+    "throughput": Derived("1/s", "output tokens/s (decode) or input tokens/s (prefill)", FLOW, None, _throughput),
+    "throughput_per_gpu": Derived(
+        "1/s",
+        "output (decode) or input (prefill) tokens/s of one GPU",
+        (*FLOW, "n_gpus"),
+        None,
+        lambda ds: _throughput(ds) / ds["n_gpus"],
+    ),
+    "arithmetic_intensity": Derived(
+        "FLOP/B", "FLOPs per byte of HBM traffic", ("flops", *BYTES), None, lambda ds: ds["flops"] / _bytes(ds)
+    ),
+    "mfu": Derived(
+        "1",
+        "share of peak FLOP/s in use",
+        ("peak_compute_time", "step_time"),
+        None,
+        lambda ds: ds["peak_compute_time"] / ds["step_time"],
+    ),
+    "mbu": Derived(
+        "1",
+        "share of peak HBM bandwidth in use",
+        (*BYTES, "hbm_bandwidth", "step_time"),
+        None,
+        lambda ds: _bytes(ds) / (ds["hbm_bandwidth"] * ds["step_time"]),
+    ),
+    "cost_per_million_tokens": Derived(
+        "USD",
+        "GPU cost of a million output (decode) or input (prefill) tokens",
+        (*FLOW, "n_gpus", "price_per_hour"),
+        None,
+        _cost,
+    ),
+    "energy_per_token": Derived(
+        "J",
+        "energy of one output (decode) or input (prefill) token at full TDP, an upper bound",
+        (*FLOW, "n_gpus", "tdp"),
+        None,
+        _energy,
+    ),
+}
+
+
+def derive(ds: xr.Dataset, names: Sequence[str] | str) -> xr.Dataset:
+    """Add derived metrics to a result.
+
+    Parameters
+    ----------
+    ds
+        Result of :func:`cheetah_xr.evaluate` or :func:`cheetah_xr.open_result`; nothing else is read.
+    names
+        Names among ``DERIVED``: tpot, tps_per_user, ttft, throughput, throughput_per_gpu, arithmetic_intensity, mfu,
+        mbu, cost_per_million_tokens, energy_per_token.
+
+    Returns
+    -------
+    xarray.Dataset
+        `ds` and the new variables, with units. tpot and tps_per_user read decode and ttft reads prefill: they have no
+        ``phase``.
+
+    Raises
+    ------
+    SpecError
+        For an unknown name, or when variables, coordinates or the phase a metric needs are missing, by name.
+
+    Examples
+    --------
+    >>> import cheetah_xr as cx
+    >>> ds = cx.evaluate("llama-3.1-8b", "h100-sxm", batch=[1, 64], seq_len=2048)
+    >>> sorted(set(cx.derive(ds, ["tpot", "throughput"])) - set(ds))
+    ['throughput', 'tpot']
+    """
+    wanted = [names] if isinstance(names, str) else list(names)
+    found: dict[str, xr.DataArray] = {}
+    for name in wanted:
+        if name not in DERIVED:
+            raise SpecError(f"derive: unknown metric {name!r}; known: {', '.join(DERIVED)}")
+        metric = DERIVED[name]
+        missing = [need for need in metric.needs if need not in ds.variables]
+        if missing:
+            raise SpecError(f"derive: {name} needs {', '.join(missing)}, which the dataset does not have")
+        values = metric.formula(_of_phase(ds, name, metric.phase))
+        found[name] = values.assign_attrs(units=metric.units, long_name=metric.long_name)
+        if metric.phase:
+            found[name] = found[name].drop_vars(PHASE, errors="ignore")
+    return ds.assign({name: _ordered(values) for name, values in found.items()})
+
+
+def _ordered(values: xr.DataArray) -> xr.DataArray:
+    """The same with its dims in canonical order."""
+    named = {*LEADING, *TRAILING}
+    order = canonical(tuple(str(dim) for dim in values.dims if dim not in named))
+    return values.transpose(*(dim for dim in order if dim in values.dims))
+
+
+def _of_phase(ds: xr.Dataset, name: str, phase: str | None) -> xr.Dataset:
+    if phase is None:
+        return ds
+    if PHASE not in ds.coords:
+        raise SpecError(f"derive: {name} needs phase, which the dataset does not have")
+    labels = ds[PHASE]
+    if phase not in [str(v) for v in labels.values.reshape(-1)]:
+        raise SpecError(
+            f"derive: {name} needs the {phase} phase; the dataset has {', '.join(map(str, labels.values.reshape(-1)))}"
+        )
+    return ds.sel({PHASE: phase}) if labels.dims else ds

@@ -1,0 +1,257 @@
+"""The public functions: labelled arguments in, xarray Datasets out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from . import dims as d
+from .analysis.derive import DERIVED, derive
+from .breakdown import breakdown_of
+from .engine import evaluate_axes
+from .grid import Axes
+from .operations import operations_of
+from .specs import AnyModel, Model, Options, load_model
+from .variables import VARIABLES
+
+
+def evaluate(
+    model: Any,
+    gpu: Any,
+    precision: Any = "bf16",
+    *,
+    batch: Any,
+    seq_len: Any,
+    phase: Any = "decode",
+    tp: Any = 1,
+    dp: Any = 1,
+    ep: Any = 1,
+    efficiency: Any = "default",
+    options: Options | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    scales: Mapping[str, Any] | None = None,
+    outputs: Sequence[str] | None = None,
+    dtype: str = "float32",
+    max_bytes: float = 4e9,
+) -> xr.Dataset:
+    """Evaluate the cost model on a grid, in memory.
+
+    A scalar argument becomes a scalar coordinate, a list an axis, a DataArray keeps its own dims (so tp, dp and ep can
+    share one dim ``layout``).
+
+    Parameters
+    ----------
+    model, gpu, precision, efficiency
+        Catalogue name, path, mapping or record; or a list of them.
+    batch
+        Concurrent sequences in the whole instance.
+    seq_len
+        Prompt tokens (prefill) or cached context tokens (decode).
+    phase
+        "prefill", "decode", or both.
+    tp, dp, ep
+        Tensor-parallel degree, data-parallel degree of attention, expert-parallel degree; the instance has tp*dp GPUs.
+    options
+        Accounting options.
+    overrides
+        Numbers that replace those of the records, by "record.field" in SI: ``{"gpu.hbm_bandwidth": [1e12, 2e12]}``.
+        A list makes a dim named after the field.
+    scales
+        Factors on each record's own number, by "record.field"; a list makes a dim ``<field>_scale``.
+    outputs
+        Variables wanted, stored or derived; None is every stored one.
+    dtype
+        Number type of times, "float32" or "float64". Work and capacity are float64.
+    max_bytes
+        Largest result.
+
+    Returns
+    -------
+    xarray.Dataset
+        Each variable on the dims it depends on, with units and long_name. Points that cannot run are NaN with a reason
+        in ``status``.
+
+    Raises
+    ------
+    SpecError
+        Naming the argument or file, its value and what is allowed; when the result is above `max_bytes`.
+
+    Examples
+    --------
+    >>> import cheetah_xr as cx
+    >>> ds = cx.evaluate("llama-3.1-70b", "h100-sxm", tp=4, batch=[1, 32], seq_len=2048, efficiency="ideal")
+    >>> [round(float(t) * 1e3, 3) for t in ds.step_time]
+    [10.436, 12.367]
+    """
+    axes = axes_of(model, gpu, precision, batch, seq_len, phase, tp, dp, ep, efficiency, options, overrides, scales)
+    if outputs is None:
+        return evaluate_axes(axes, None, dtype, max_bytes)
+    wanted = [outputs] if isinstance(outputs, str) else list(outputs)
+    stored = stored_for(wanted)
+    derived = [name for name in wanted if name in DERIVED]
+    ds = evaluate_axes(axes, stored, dtype, max_bytes)
+    return derive(ds, derived)[wanted] if derived else ds
+
+
+def stored_for(outputs: Sequence[str]) -> list[str]:
+    """Stored variables needed for outputs that may be derived; unknown names are kept, for the engine to refuse."""
+    found: list[str] = []
+    for name in outputs:
+        found += [n for n in DERIVED[name].needs if n in VARIABLES] if name in DERIVED else [name]
+    return list(dict.fromkeys(found))
+
+
+def axes_of(
+    model: Any,
+    gpu: Any,
+    precision: Any = "bf16",
+    batch: Any = 1,
+    seq_len: Any = 1,
+    phase: Any = "decode",
+    tp: Any = 1,
+    dp: Any = 1,
+    ep: Any = 1,
+    efficiency: Any = "default",
+    options: Options | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    scales: Mapping[str, Any] | None = None,
+) -> Axes:
+    """Gather the arguments of :func:`evaluate` into one record."""
+    return Axes(
+        model, gpu, precision, efficiency, phase, batch, seq_len, tp, dp, ep, options or Options(), overrides or {},
+        scales or {},
+    )  # fmt: skip
+
+
+def breakdown(model: Any, gpu: Any, precision: Any = "bf16", *, batch: Any, seq_len: Any, **more: Any) -> xr.Dataset:
+    """Break a pass down by kernel.
+
+    Parameters
+    ----------
+    model, gpu, precision, batch, seq_len
+        As in :func:`evaluate`, whose other arguments (phase, tp, dp, ep, efficiency, options, overrides, scales,
+        max_bytes) are taken too.
+
+    Returns
+    -------
+    xarray.Dataset
+        Dim ``kernel`` (attn_proj, attn_core, dense_mlp, router, shared_experts, routed_experts, embedding, lm_head,
+        collectives; small_ops when they are priced): ``time`` (s, a kernel on its own, not reduced by overlap),
+        ``flops`` (FLOP) and ``bytes`` (B) by ``cause`` (weights, kv, activations, link, nic) of one GPU, all layers;
+        and ``step_time``, ``time_overhead`` of the whole pass and ``time_hidden``, what overlap saves.
+
+    Raises
+    ------
+    SpecError
+        As :func:`evaluate`.
+
+    Examples
+    --------
+    >>> import cheetah_xr as cx
+    >>> ds = cx.breakdown("llama-3.1-8b", "h100-sxm", batch=1, seq_len=2048, efficiency="ideal")
+    >>> round(float(ds.time.sel(kernel="dense_mlp")) * 1e3, 3)
+    3.367
+    """
+    max_bytes = more.pop("max_bytes", 4e9)
+    return breakdown_of(axes_of(model, gpu, precision, batch, seq_len, **more), max_bytes)
+
+
+def operations(model: Any, phase: str = "prefill", seq_len: int = 1, **more: Any) -> xr.Dataset:
+    """The ledger of one layer of each group, operation by operation, and of what stands outside the layers.
+
+    Parameters
+    ----------
+    model
+        As in :func:`evaluate`.
+    phase
+        "prefill" or "decode".
+    seq_len
+        Prompt tokens (prefill) or cached context tokens (decode).
+    **more
+        precision ("bf16"), batch (1), tp, dp, ep (1), options (default: small operations counted as FLOPs).
+
+    Returns
+    -------
+    xarray.Dataset
+        Dim ``operation`` with coordinates ``kernel``, ``group`` and ``count`` (layers of that group): ``flops``,
+        ``bytes_weights``, ``bytes_kv``, ``bytes_activations`` of one layer on one GPU (seed 2, appendix A).
+
+    Raises
+    ------
+    SpecError
+        As :func:`evaluate`.
+
+    Examples
+    --------
+    >>> import cheetah_xr as cx
+    >>> ledger = cx.operations("qwen3-32b", "decode", 1000)
+    >>> int(ledger.flops.sel(operation="q_proj"))
+    83886080
+    """
+    return operations_of(model, phase, seq_len, **more)
+
+
+def layouts(n_gpus: int, model: Any, options: Options | None = None) -> xr.Dataset:
+    """Every valid layout of a number of GPUs.
+
+    Parameters
+    ----------
+    n_gpus
+        GPUs of the instance, tp*dp.
+    model
+        As in :func:`evaluate`.
+    options
+        Options that change what is valid (redundant experts, expert_comm, wider degrees).
+
+    Returns
+    -------
+    xarray.Dataset
+        ``tp``, ``dp`` and ``ep`` as variables over the dim ``layout``: pass them to :func:`evaluate` as they are.
+
+    Raises
+    ------
+    SpecError
+        For a number of GPUs that is not a positive integer.
+
+    Examples
+    --------
+    >>> import cheetah_xr as cx
+    >>> found = cx.layouts(4, "llama-3.1-8b")
+    >>> found.tp.values.tolist(), found.dp.values.tolist()
+    ([1, 2, 4], [4, 2, 1])
+    """
+    return layouts_of(n_gpus, load_model(model), options or Options())
+
+
+def layouts_of(n_gpus: int, model: AnyModel, options: Options) -> xr.Dataset:
+    """Layouts for which no condition on model and layout applies."""
+    from .specs import SpecError
+
+    if isinstance(n_gpus, bool) or not isinstance(n_gpus, (int, np.integer)) or n_gpus < 1:
+        raise SpecError(f"n_gpus: expected a whole number of at least 1, got {n_gpus!r}")
+    divisors = [n for n in range(1, n_gpus + 1) if n_gpus % n == 0]
+    moe = isinstance(model, Model) and model.is_moe
+    pairs = [(tp, ep) for tp in divisors for ep in (divisors if moe else [1])]
+    tp = xr.DataArray([p[0] for p in pairs], dims=d.LAYOUT)
+    ep = xr.DataArray([p[1] for p in pairs], dims=d.LAYOUT)
+    free = options.model_copy(update={"on_infeasible": "ignore"})
+    one = axes_of(model, _ANY_GPU, batch=1, seq_len=1, tp=tp, dp=n_gpus // tp, ep=ep, efficiency="ideal", options=free)
+    status = evaluate_axes(one, ["status"], "float32", 4e9)["status"]
+    valid = status.values == 0
+    found = {name: (d.LAYOUT, values.values[valid]) for name, values in (("tp", tp), ("dp", n_gpus // tp), ("ep", ep))}
+    return xr.Dataset(found)
+
+
+_ANY_GPU = {
+    "name": "any",
+    "memory_gb": 1.0,
+    "hbm_bandwidth": 1.0,
+    "peak_bf16": 1.0,
+    "link_bandwidth": 1.0,
+    "link_domain": 1,
+    "nic_bandwidth": 1.0,
+}
+"""An accelerator that knows every number a layout may need: validity does not depend on their values."""
