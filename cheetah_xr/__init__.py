@@ -9,6 +9,7 @@ import logging
 from ._version import MODEL_VERSION, __version__
 from .analysis import derive
 from .api import breakdown, evaluate, layouts, operations
+from .run import run_sweep
 from .specs import (
     Efficiency,
     Gpu,
@@ -28,6 +29,8 @@ from .specs import (
     load_model,
     load_precision,
 )
+from .store import open_result
+from .sweep import Sweep, load_sweep
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
@@ -41,6 +44,7 @@ __all__ = [
     "Options",
     "Precision",
     "SpecError",
+    "Sweep",
     "__version__",
     "breakdown",
     "derive",
@@ -55,5 +59,8 @@ __all__ = [
     "load_gpu",
     "load_model",
     "load_precision",
+    "load_sweep",
+    "open_result",
     "operations",
+    "run_sweep",
 ]

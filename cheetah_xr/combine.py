@@ -270,7 +270,7 @@ class Planner:
 
 
 def bottleneck(parts: Mapping[str, Array]) -> Array:
-    """Code of the largest resource, of memory its largest cause; ties go to compute, memory, communication, overhead."""
+    """Code of the largest resource, of memory its largest cause; ties: compute, memory, communication, overhead."""
     weights, kv, activations = parts["weights"], parts["kv"], parts["activations"]
     compute, communication, overhead = parts["compute"], parts["communication"], parts["overhead"]
     memory = weights + kv + activations

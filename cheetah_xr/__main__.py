@@ -1,0 +1,5 @@
+"""``python -m cheetah_xr``."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,56 @@
+"""Blocks: how a sweep is cut into tasks and chunks."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from .grid import Grid
+
+BLOCK_POINTS = 2_097_152
+"""Points of a block: enough to hide the cost of a task and a chunk, few enough for several in memory at once."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block: its number, its index along each dim, and the slices it covers."""
+
+    number: int
+    index: dict[str, int]
+    selection: dict[str, slice]
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A sweep cut into blocks of `steps` values along each dim; one block is one chunk of every variable."""
+
+    dims: tuple[str, ...]
+    sizes: Mapping[str, int]
+    steps: Mapping[str, int]
+
+    def __len__(self) -> int:
+        return math.prod(self.counts)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Blocks along each dim."""
+        return tuple(-(-self.sizes[dim] // self.steps[dim]) for dim in self.dims)
+
+    def __iter__(self) -> Iterator[Block]:
+        for number, index in enumerate(itertools.product(*(range(n) for n in self.counts))):
+            at = dict(zip(self.dims, index, strict=True))
+            ends = {dim: min((i + 1) * self.steps[dim], self.sizes[dim]) for dim, i in at.items()}
+            selection = {dim: slice(i * self.steps[dim], ends[dim]) for dim, i in at.items()}
+            yield Block(number, at, selection)
+
+
+def cut(grid: Grid, points: int = BLOCK_POINTS) -> Blocks:
+    """Cut a grid into blocks of at most `points` points, whole along its longest axes."""
+    room = points
+    steps: dict[str, int] = {}
+    for dim in reversed(grid.order):
+        steps[dim] = max(1, min(grid.sizes[dim], room))
+        room //= steps[dim]
+    return Blocks(grid.dims, grid.sizes, {dim: steps[dim] for dim in grid.dims})

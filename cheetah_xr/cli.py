@@ -1,0 +1,244 @@
+"""The command line: thin, one function per command."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.table import Table
+
+from . import specs
+from ._version import __version__
+from .estimate import estimate as estimate_point
+from .estimate import render
+from .grid import Axes
+from .run import make_job, run_job
+from .specs import Options, SpecError, to_record
+from .summary import summarize
+
+app = typer.Typer(
+    name="cheetah-xr",
+    help="Design-space engine for LLM inference performance.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+out = Console()
+errors = Console(stderr=True)
+
+
+class Kind(StrEnum):
+    """What `list` can list."""
+
+    models = "models"
+    gpus = "gpus"
+    precisions = "precisions"
+    efficiencies = "efficiencies"
+    sweeps = "sweeps"
+
+
+class Phase(StrEnum):
+    """Phases of inference."""
+
+    prefill = "prefill"
+    decode = "decode"
+
+
+def _version(value: bool) -> None:
+    if value:
+        out.print(f"cheetah-xr {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what is being done.")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Version.")] = False,
+) -> None:
+    """Options of every command."""
+    if verbose:
+        logger = logging.getLogger("cheetah_xr")
+        logger.setLevel(logging.INFO)
+        logger.addHandler(RichHandler(console=errors, show_path=False))
+
+
+@app.command()
+def sweep(
+    files: Annotated[list[str], typer.Argument(help="Sweep files, or names of shipped sweeps.", metavar="FILE...")],
+    store: Annotated[Path | None, typer.Option(help="Folder of the result; default outputs/NAME.zarr.")] = None,
+    resume: Annotated[bool, typer.Option("--resume/--no-resume", help="Fill what an existing store misses.")] = True,
+    overwrite: Annotated[bool, typer.Option(help="Replace an existing store.")] = False,
+    workers: Annotated[int | None, typer.Option(help="Threads; default one per core.", min=1)] = None,
+    scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler to run on.")] = None,
+) -> None:
+    """Run sweeps into Zarr stores and say what they answered.
+
+    Example: `cheetah-xr sweep sweeps/qwen3-32b-h100.yaml`
+    """
+    if store is not None and len(files) > 1:
+        raise SpecError("--store names one folder; give one sweep file with it")
+    if scheduler is not None and workers is not None:
+        raise SpecError("--workers is for threads of this process; a --scheduler has its own workers")
+    for job in [make_job(file, store) for file in files]:
+        grid = job.engine.grid
+        size = job.bytes_on_disk
+        axes = " x ".join(f"{dim} {grid.sizes[dim]}" for dim in grid.dims)
+        errors.print(f"[bold]{job.sweep.name}[/bold]: {axes}", highlight=False)
+        errors.print(
+            f"{grid.n_points:,} points, {len(job.blocks)} blocks, {size / 1e6:,.1f} MB before compression",
+            highlight=False,
+        )
+        if scheduler is None:
+            run_job(job, resume=resume, overwrite=overwrite, workers=workers)
+        else:
+            from distributed import Client
+
+            with Client(scheduler) as client:
+                run_job(job, resume=resume, overwrite=overwrite, client=client)
+        out.print(f"[bold]{job.sweep.title}[/bold]  ({grid.n_points:,} points in {job.path})", highlight=False)
+        for line in summarize(job):
+            out.print(f"  {line}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def estimate(
+    model: Annotated[str, typer.Option(help="Catalogue name, YAML file or Hugging Face config.json.")],
+    gpu: Annotated[str, typer.Option(help="Catalogue name or YAML file.")],
+    batch: Annotated[int, typer.Option(help="Concurrent sequences in the instance.")] = 1,
+    seq_len: Annotated[int, typer.Option(help="Prompt tokens (prefill) or context tokens (decode).")] = 2048,
+    phase: Annotated[Phase, typer.Option(help="Phase.")] = Phase.decode,
+    precision: Annotated[str, typer.Option(help="Catalogue name or YAML file.")] = "bf16",
+    efficiency: Annotated[
+        str, typer.Option(help="Catalogue name or YAML file; ideal is the speed ceiling.")
+    ] = "default",
+    tp: Annotated[int, typer.Option(help="Tensor-parallel degree.")] = 1,
+    dp: Annotated[int, typer.Option(help="Data-parallel degree of attention.")] = 1,
+    ep: Annotated[int, typer.Option(help="Expert-parallel degree.")] = 1,
+    option: Annotated[
+        list[str] | None, typer.Option("--option", "-o", help="Accounting option NAME=VALUE; repeat for more.")
+    ] = None,
+) -> None:
+    """Estimate one point: a readable breakdown; an invalid point is an error.
+
+    Example: `cheetah-xr estimate --model llama-3.1-70b --gpu h100-sxm --tp 8 --batch 64 --seq-len 8192`
+    """
+    axes = Axes(model, gpu, precision, efficiency, phase.value, batch, seq_len, tp, dp, ep, _options(option or []))
+    out.print(render(*estimate_point(axes)), highlight=False)
+
+
+def _options(pairs: list[str]) -> Options:
+    """Parse NAME=VALUE pairs; the value is YAML, so numbers, true and lists can be written."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise SpecError(f"--option {pair!r}: expected NAME=VALUE, such as small_ops=memory")
+        try:
+            found[name] = YAML(typ="safe", pure=True).load(text)
+        except YAMLError:
+            raise SpecError(f"--option {pair!r}: the value cannot be read") from None
+    return to_record(Options, found, "--option")
+
+
+@app.command("list")
+def list_command(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
+    """List the catalogue: models, gpus, precisions, efficiencies or sweeps.
+
+    Example: `cheetah-xr list gpus`
+    """
+    out.print(TABLES[kind](), highlight=False)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None)
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right", no_wrap=number == 0)
+    return table
+
+
+def _cell(value: float | None, factor: float = 1.0) -> str:
+    return "-" if value is None else f"{value * factor:,.5g}"
+
+
+def _models() -> Table:
+    table = _table("model", "parameters (1e9)", "active (1e9)", "layers", "max tokens")
+    for name in specs.list_models():
+        m = specs.load_model(name)
+        longest = f"{m.max_seq_len:,}" if m.max_seq_len else "-"
+        table.add_row(name, _cell(m.n_parameters, 1e-9), _cell(m.n_parameters_active, 1e-9), str(m.n_layers), longest)
+    return table
+
+
+def _gpus() -> Table:
+    table = _table("gpu", "memory GB", "HBM GB/s", "bf16 TFLOP/s", "fp8 TFLOP/s", "link GB/s", "domain", "NIC GB/s")
+    for name in specs.list_gpus():
+        g = specs.load_gpu(name)
+        table.add_row(
+            name,
+            _cell(g.memory_bytes, 1e-9),
+            _cell(g.hbm_bandwidth, 1e-9),
+            _cell(g.peak_bf16, 1e-12),
+            _cell(g.peak_fp8, 1e-12),
+            _cell(g.link_bandwidth, 1e-9),
+            _cell(g.link_domain),
+            _cell(g.nic_bandwidth, 1e-9),
+        )
+    return table
+
+
+def _precisions() -> Table:
+    table = _table("precision", "weights B", "GEMM inputs B", "GEMM type", "attention core", "KV B", "activations B")
+    for name in specs.list_precisions():
+        p = specs.load_precision(name)
+        numbers = (p.dense_mlp_weight_bytes, p.dense_mlp_input_bytes)
+        types = (p.dense_mlp_compute, p.attn_core_compute)
+        table.add_row(name, *map(_cell, numbers), *types, _cell(p.kv_bytes), _cell(p.activation_bytes))
+    return table
+
+
+def _efficiencies() -> Table:
+    table = _table("efficiency", "numbers away from 1 and 0")
+    for name in specs.list_efficiencies():
+        e = specs.load_efficiency(name)
+        table.add_row(name, str(sum(getattr(e, f) not in (0.0, 1.0) for f in type(e).numeric_fields() if f != "name")))
+    return table
+
+
+def _sweeps() -> Table:
+    from .sweep import load_sweep
+
+    table = Table("sweep", "question", box=None)
+    for name in specs.list_sweeps():
+        table.add_row(name, load_sweep(specs.sweep_path(name)).question)
+    return table
+
+
+TABLES = {
+    Kind.models: _models,
+    Kind.gpus: _gpus,
+    Kind.precisions: _precisions,
+    Kind.efficiencies: _efficiencies,
+    Kind.sweeps: _sweeps,
+}
+
+
+def main() -> None:
+    """Run the command line; a bad input is one message on standard error and exit code 2."""
+    try:
+        app()
+    except SpecError as error:
+        errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        errors.print("interrupted; finished blocks are kept and the same command resumes", highlight=False)
+        sys.exit(130)

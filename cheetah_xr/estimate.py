@@ -1,0 +1,147 @@
+"""One point, as a readable breakdown."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+from rich.console import Group
+from rich.table import Table
+
+from .analysis.derive import DERIVED, derive
+from .api import breakdown, layouts
+from .engine import evaluate_axes
+from .grid import Axes
+from .specs import SpecError, load_model
+from .status import BOTTLENECKS, CODES, REASONS, RUNS
+from .variables import TIME_PARTS
+
+SHOWN = (
+    "throughput",
+    "throughput_per_gpu",
+    "arithmetic_intensity",
+    "mfu",
+    "mbu",
+    "cost_per_million_tokens",
+    "energy_per_token",
+)
+
+
+def estimate(axes: Axes) -> tuple[xr.Dataset, xr.Dataset]:
+    """Evaluate one point and break it down.
+
+    Raises
+    ------
+    SpecError
+        When the point cannot run: the reason, the bytes missing, and what would be valid.
+    """
+    ds = evaluate_axes(axes, None, "float64", 1e9)
+    code = int(ds["status"])
+    if code not in RUNS:
+        name = next(n for n, value in CODES.items() if value == code)
+        raise SpecError(f"{REASONS[name]} ({name}){_advice(axes, ds, name)}")
+    metrics = (*SHOWN, *(("tpot", "tps_per_user") if str(ds["phase"].values) == "decode" else ("ttft",)))
+    parts = breakdown(
+        axes.model,
+        axes.gpu,
+        axes.precision,
+        batch=axes.batch,
+        seq_len=axes.seq_len,
+        phase=axes.phase,
+        tp=axes.tp,
+        dp=axes.dp,
+        ep=axes.ep,
+        efficiency=axes.efficiency,
+        options=axes.options,
+    )
+    return derive(ds, metrics), parts
+
+
+def _advice(axes: Axes, ds: xr.Dataset, name: str) -> str:
+    """What would be valid instead."""
+    n = int(ds["n_gpus"])
+    if name == "infeasible_memory":
+        missing = (
+            f": {float(ds['memory_shortfall']) / 1e9:.2f} GB short on each GPU; max_batch is {int(ds['max_batch'])}"
+        )
+        return missing + _smallest_tp(axes)
+    if name in ("tp_heads", "tp_kv_heads", "tp_width"):
+        return f"; valid tp: {', '.join(str(tp) for tp in _valid_tp(axes))}"
+    if name in ("ep_layout", "etp_width"):
+        found = layouts(n, load_model(axes.model), axes.options)
+        same = found["ep"].values[found["tp"].values == axes.tp]
+        return f"; valid ep for tp {axes.tp}, dp {axes.dp}: {', '.join(str(ep) for ep in same) or 'none'}"
+    if name == "seq_beyond_max":
+        return f": {load_model(axes.model).max_seq_len:,} tokens"
+    return ""
+
+
+def _valid_tp(axes: Axes) -> list[int]:
+    """Tensor-parallel degrees the model allows, up to its query heads."""
+    model = load_model(axes.model)
+    most = getattr(model, "n_heads", None) or 64
+    return [tp for tp in range(1, most + 1) if most % tp == 0 and tp in layouts(tp, model, axes.options)["tp"].values]
+
+
+def _smallest_tp(axes: Axes) -> str:
+    """The smallest tensor-parallel degree at which the same batch fits."""
+    for tp in _valid_tp(axes):
+        bigger = Axes(**{**axes.__dict__, "tp": tp, "ep": 1})
+        if tp > axes.tp and int(evaluate_axes(bigger, ["status"], "float64", 1e9)["status"]) == CODES["ok"]:
+            return f"; the smallest tp that fits is {tp}"
+    return "; no tp fits it"
+
+
+def render(ds: xr.Dataset, parts: xr.Dataset) -> Group:
+    """Tables of a point: summary, times by cause, kernels."""
+    return Group(_summary(ds), _causes(ds), _kernels(parts))
+
+
+def _number(value: float, units: str) -> str:
+    scaled = {"s": (1e3, "ms"), "B": (1e-9, "GB"), "FLOP": (1e-12, "TFLOP"), "1": (1, "")}.get(units)
+    factor, shown = scaled if scaled else (1, units)
+    return f"{value * factor:,.4g} {shown}".rstrip()
+
+
+def _summary(ds: xr.Dataset) -> Table:
+    names = ["model", "gpu", "precision", "efficiency", "phase"]
+    title = "  ".join(str(ds[name].values) for name in names)
+    table = Table(title=title, show_header=False, title_justify="left", box=None)
+    for name in ("tp", "dp", "ep", "n_gpus", "batch", "seq_len"):
+        table.add_row(name, f"{int(ds[name]):,}", str(ds[name].attrs.get("long_name", "")))
+    bottleneck = next(n for n, code in BOTTLENECKS.items() if code == int(ds["bottleneck"]))
+    status = next(n for n, code in CODES.items() if code == int(ds["status"]))
+    table.add_row("status", status, REASONS[status])
+    table.add_row("bottleneck", bottleneck, str(ds["bottleneck"].attrs["long_name"]))
+    for name in ("step_time", *(n for n in DERIVED if n in ds), "weight_bytes", "kv_bytes_per_sequence", "max_batch"):
+        value = float(ds[name])
+        shown = (
+            f"{value:,.0f}" if name == "max_batch" and np.isfinite(value) else _number(value, ds[name].attrs["units"])
+        )
+        table.add_row(name, "unknown" if np.isnan(value) else shown, str(ds[name].attrs["long_name"]))
+    return table
+
+
+def _causes(ds: xr.Dataset) -> Table:
+    table = Table(title="step_time by cause", title_justify="left", box=None)
+    for column, justify in (("cause", "left"), ("ms", "right"), ("share", "right")):
+        table.add_column(column, justify=justify)  # type: ignore[arg-type]
+    for name in TIME_PARTS:
+        value = float(ds[name])
+        table.add_row(name.removeprefix("time_"), f"{value * 1e3:.4f}", f"{value / float(ds['step_time']):.1%}")
+    return table
+
+
+def _kernels(parts: xr.Dataset) -> Table:
+    table = Table(
+        title="kernels, all layers, one GPU (each on its own, overlap not taken off)", title_justify="left", box=None
+    )
+    columns = ("kernel", "ms", "GFLOP", "weights MB", "kv MB", "activations MB", "link MB", "nic MB")
+    for column in columns:
+        table.add_column(column, justify="left" if column == "kernel" else "right")
+    for kernel in parts["kernel"].values:
+        one = parts.sel(kernel=kernel)
+        if float(one["time"]) > 0:
+            moved = [f"{float(v) / 1e6:,.2f}" for v in one["bytes"].values]
+            table.add_row(str(kernel), f"{float(one['time']) * 1e3:.4f}", f"{float(one['flops']) / 1e9:,.3f}", *moved)
+    table.add_row("hidden by overlap", f"{-float(parts['time_hidden']) * 1e3:.4f}")
+    return table

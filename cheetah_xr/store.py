@@ -1,0 +1,217 @@
+"""The store of a sweep: a Zarr v3 template, block writes, completion markers, and opening a result."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import xarray as xr
+import zarr
+from numpy.typing import NDArray
+
+from ._version import MODEL_VERSION
+from .blocks import Block, Blocks
+from .dims import BATCH, SEQ_LEN
+from .engine import Engine, attributes, canonical_json, dataset_attributes
+from .specs import SpecError
+from .variables import VARIABLES
+
+Array = NDArray[Any]
+MARKERS = "completed/blocks"
+"""Array inside a store with a 1 for every finished block, each in a chunk of its own."""
+
+
+def disk_dtype(engine: Engine, name: str) -> np.dtype[Any]:
+    """int8 for flags, float64 without batch and seq_len, else float32."""
+    if VARIABLES[name].kind == "flag":
+        return np.dtype(np.int8)
+    large = {BATCH, SEQ_LEN} & set(engine.dims_of(name))
+    return np.dtype(np.float32 if large else np.float64)
+
+
+def disk_bytes(engine: Engine) -> int:
+    """Bytes of a result before compression."""
+    sizes = engine.grid.sizes
+    return sum(
+        int(np.prod([sizes[dim] for dim in engine.dims_of(name)], dtype=np.int64)) * disk_dtype(engine, name).itemsize
+        for name in engine.names
+    )
+
+
+def fingerprint_parts(engine: Engine, blocks: Blocks) -> dict[str, str]:
+    """Hash of everything a result depends on, by part, so that a mismatch can say what differs."""
+    grid = engine.grid
+    axes = hashlib.sha256(canonical_json([grid.dims, grid.sizes, [str(p) for p in grid.phases.values]]).encode())
+    for name, values in sorted(grid.inputs.items()):
+        axes.update(name.encode())
+        axes.update(np.ascontiguousarray(values).tobytes())
+    attrs = dataset_attributes(engine)
+    return {
+        "axes and overrides": axes.hexdigest()[:16],
+        "specs": _hash(attrs["specs"]),
+        "options": _hash(attrs["options"]),
+        "outputs": _hash(canonical_json(list(engine.names))),
+        "block shape": _hash(canonical_json(dict(blocks.steps))),
+        "model version": MODEL_VERSION,
+    }
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def prepare_store(path: Path, engine: Engine, blocks: Blocks, *, resume: bool, overwrite: bool) -> set[int]:
+    """Create the template, or check that an existing one is of the same sweep.
+
+    Returns
+    -------
+    set of int
+        Blocks that are already there.
+
+    Raises
+    ------
+    SpecError
+        When something else is at `path`, or the store there is of another sweep; nothing is touched.
+    """
+    parts = fingerprint_parts(engine, blocks)
+    if path.exists():
+        if not (path / "zarr.json").is_file():
+            raise SpecError(f"{path}: exists and is not a result of a sweep; choose another --store")
+        if overwrite:
+            shutil.rmtree(path)
+        elif not resume:
+            raise SpecError(f"{path}: exists; use --resume to fill what is missing or --overwrite to start again")
+        else:
+            _check_same(path, parts)
+            return finished(path)
+    _create(path, engine, blocks, parts)
+    return set()
+
+
+def _check_same(path: Path, parts: Mapping[str, str]) -> None:
+    theirs = json.loads(_root(path).attrs.get("fingerprint_parts", "{}"))  # type: ignore[arg-type]
+    different = [name for name, value in parts.items() if theirs.get(name) != value]
+    if different:
+        raise SpecError(
+            f"{path}: holds the result of another sweep ({', '.join(different)} differ); use --overwrite to replace it "
+            "or --store for another place"
+        )
+
+
+def _root(path: Path, mode: Literal["r", "r+"] = "r+") -> zarr.Group:
+    return zarr.open_group(path, mode=mode, use_consolidated=False)
+
+
+def _create(path: Path, engine: Engine, blocks: Blocks, parts: Mapping[str, str]) -> None:
+    """Write coordinates, attributes and the empty arrays; whole or not at all."""
+    building = path.with_name(path.name + ".building")
+    if building.exists():
+        shutil.rmtree(building)
+    coords = xr.Dataset(coords={k: (dims, v, attrs) for k, (dims, v, attrs) in engine.grid.coords.items()})
+    attrs = dataset_attributes(engine) | {
+        "fingerprint": _hash(canonical_json(dict(parts))),
+        "fingerprint_parts": canonical_json(dict(parts)),
+        "blocks": len(blocks),
+    }
+    with warnings.catch_warnings():
+        # Zarr's note that variable-length text has no final specification yet; xarray reads and writes it.
+        warnings.filterwarnings("ignore", message=".*Zarr V3 specification.*")
+        coords.assign_attrs(attrs).to_zarr(building, mode="w", zarr_format=3, consolidated=False)
+    root = _root(building)
+    coordinates = " ".join(str(name) for name in coords.coords if name not in coords.dims)
+    for name in engine.names:
+        dims = engine.dims_of(name)
+        dtype = disk_dtype(engine, name)
+        extra = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in attributes(name).items()}
+        root.create_array(
+            name,
+            shape=tuple(engine.grid.sizes[dim] for dim in dims),
+            chunks=tuple(blocks.steps[dim] for dim in dims),
+            dtype=dtype,
+            fill_value=-1 if dtype == np.int8 else np.nan,
+            dimension_names=list(dims),
+            attributes={**extra, "coordinates": coordinates},
+            config={"write_empty_chunks": True},
+        )
+    root.create_array(
+        MARKERS,
+        shape=(len(blocks),),
+        chunks=(1,),
+        dtype=np.int8,
+        fill_value=0,
+        compressors=None,
+        dimension_names=["block"],
+    )
+    building.rename(path)
+
+
+def write_block(path: Path, engine: Engine, block: Block, values: Mapping[str, Array]) -> None:
+    """Write a block's chunks, then mark it finished.
+
+    A variable without some of the cut dims is written by the first block along them only: no chunk has two writers.
+    """
+    root = _root(path)
+    for name in engine.names:
+        dims = engine.dims_of(name)
+        if all(block.index[dim] == 0 for dim in block.index if dim not in dims):
+            array = _array(root, name)
+            array[tuple(block.selection[dim] for dim in dims)] = values[name].astype(array.dtype, copy=False)
+    _array(root, MARKERS)[block.number] = 1
+
+
+def finished(path: Path) -> set[int]:
+    """Numbers of the blocks that are marked finished."""
+    done = np.asarray(_array(_root(path, "r"), MARKERS)[:])
+    return set(np.flatnonzero(done).tolist())
+
+
+def _array(root: zarr.Group, name: str) -> Any:
+    return root[name]
+
+
+def open_result(path: str | Path) -> xr.Dataset:
+    """Open the result of a sweep, lazily.
+
+    Parameters
+    ----------
+    path
+        Folder of the store.
+
+    Returns
+    -------
+    xarray.Dataset
+        Dask-backed; flags are int8 with CF ``flag_values`` and ``flag_meanings``.
+
+    Raises
+    ------
+    SpecError
+        When there is no result at `path`.
+
+    Warns
+    -----
+    UserWarning
+        When blocks are missing: their points read as NaN, and -1 in flags.
+
+    Examples
+    --------
+    >>> import cheetah_xr as cx
+    >>> ds = cx.open_result("outputs/qwen3-32b-h100.zarr")  # doctest: +SKIP
+    """
+    folder = Path(path)
+    if not (folder / "zarr.json").is_file() or not (folder / MARKERS / "zarr.json").is_file():
+        raise SpecError(f"{folder}: no result of a sweep there")
+    ds: xr.Dataset = xr.open_zarr(folder, consolidated=False, chunks={}, decode_timedelta=False)
+    for variable in ds.variables.values():
+        if "flag_values" in variable.attrs:
+            variable.attrs["flag_values"] = np.asarray(variable.attrs["flag_values"], dtype=np.int8)
+    missing = int(ds.attrs["blocks"]) - len(finished(folder))
+    if missing:
+        total = ds.attrs["blocks"]
+        warnings.warn(f"{folder}: {missing} of {total} blocks are missing; run the sweep again", stacklevel=2)
+    return ds
