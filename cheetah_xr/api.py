@@ -10,9 +10,9 @@ import xarray as xr
 
 from . import dims as d
 from .analysis.derive import DERIVED, derive
+from .axes import Axes
 from .breakdown import breakdown_of
 from .engine import evaluate_axes
-from .grid import Axes
 from .operations import operations_of
 from .specs import AnyModel, Model, Options, load_model
 from .variables import VARIABLES

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from .accounting import priced
+from .axes import Axes
 from .combine import CAUSES
 from .dims import CAUSE, KERNEL
-from .engine import Engine, as_dataset, case_of, prepare
-from .grid import Axes
+from .engine import NONE, Engine, as_dataset, case_of, prepare
 from .rates import by_kernel, is_zero
 from .specs import SpecError
 from .status import CODES, lowest
 from .terms import Num
-from .tile import Case, PassSeconds, pass_seconds
+from .tile import Case, pass_seconds
 from .variables import EVERYTHING
 
 NAMES = (
@@ -32,49 +33,51 @@ NAMES = (
     "collectives",
 )
 ALL_CAUSES = (*CAUSES, "link", "nic")
+COLUMNS = ("time", "flops", *ALL_CAUSES)
 
 
 def breakdown_of(axes: Axes, max_bytes: float) -> xr.Dataset:
     """Break the passes of a grid down; see :func:`cheetah_xr.breakdown`."""
     engine = prepare(axes, ["step_time", "time_overhead", "status"], "float64")
     kernels = NAMES if axes.options.small_ops == "none" else (*NAMES[:-1], "small_ops", NAMES[-1])
-    size = engine.grid.n_points * 8 * len(kernels) * (2 + len(ALL_CAUSES))
+    size = engine.grid.n_points * 8 * len(kernels) * len(COLUMNS)
     if size > max_bytes:
         raise SpecError(f"the breakdown has {size / 1e9:.1f} GB, above max_bytes = {max_bytes / 1e9:.1f} GB")
     ds = as_dataset(engine, engine.compute())
     dims = engine.grid.dims_of(EVERYTHING)
     shape = tuple(engine.grid.sizes[dim] for dim in dims)
-    time = np.zeros((len(kernels), *shape))
-    flops = np.zeros_like(time)
-    moved = np.zeros((len(kernels), len(ALL_CAUSES), *shape))
-    for model, phase in itertools.product(range(len(engine.grid.models.values)), range(len(engine.grid.phases.values))):
-        part = {dim: slice(0, n) for dim, n in engine.grid.sizes.items()}
-        part |= {dim: slice(model, model + 1) for dim in engine.grid.models.dims}
-        part |= {dim: slice(phase, phase + 1) for dim in engine.grid.phases.dims}
-        place: tuple[Any, ...] = tuple(part[dim] for dim in dims)
+    # One array for all columns: time, flops, then bytes by cause.
+    columns = np.zeros((len(kernels), len(COLUMNS), *shape))
+    for part, case in _cases(engine):
         with np.errstate(all="ignore"):
-            case = case_of(engine.grid, model, phase, part)
             code = lowest(list(case.conditions))
-            valid = (code == 127) | (code == CODES["clipped"])
-            for name, value in _times(pass_seconds(case), case).items():
-                time[kernels.index(name)][place] = _placed(engine, dims, np.where(valid, value, np.nan))
-            for (name, cause), value in _work(case).items():
-                target = (
-                    flops[kernels.index(name)]
-                    if cause == "flops"
-                    else moved[kernels.index(name), ALL_CAUSES.index(cause)]
-                )
-                target[place] = _placed(engine, dims, np.where(valid, value, np.nan))
-        masked = _placed(engine, dims, np.broadcast_to(~np.asarray(valid), np.shape(valid)))
-        for target in (*time, *flops, *moved.reshape(-1, *shape)):
-            np.copyto(target[place], np.nan, where=masked)
+            values = {**_times(case), **_work(case)}
+        place: tuple[Any, ...] = (*(part[dim] for dim in dims), ...)
+        for (kernel, column), value in values.items():
+            columns[(kernels.index(kernel), COLUMNS.index(column), *place)] = _placed(engine, dims, value)
+        masked = _placed(engine, dims, (code != NONE) & (code != CODES["clipped"]))
+        target = columns[(slice(None), slice(None), *place)]
+        np.copyto(target, np.nan, where=masked)
     ds = ds.assign_coords({KERNEL: list(kernels), CAUSE: list(ALL_CAUSES)})
-    ds["time"] = ((KERNEL, *dims), time, {"units": "s", "long_name": "time of a kernel on its own, all layers"})
-    ds["flops"] = ((KERNEL, *dims), flops, {"units": "FLOP", "long_name": "work of one GPU in one pass"})
-    ds["bytes"] = ((KERNEL, CAUSE, *dims), moved, {"units": "B", "long_name": "bytes one GPU moves in one pass"})
+    named = (KERNEL, *dims)
+    ds["time"] = (named, columns[:, 0], {"units": "s", "long_name": "time of a kernel on its own, all layers"})
+    ds["flops"] = (named, columns[:, 1], {"units": "FLOP", "long_name": "work of one GPU in one pass"})
+    moved = {"units": "B", "long_name": "bytes one GPU moves in one pass"}
+    ds["bytes"] = ((KERNEL, CAUSE, *dims), columns[:, 2:], moved)
     hidden = ds["time"].sum(KERNEL, skipna=False) + ds["time_overhead"] - ds["step_time"]
     ds["time_hidden"] = hidden.assign_attrs(units="s", long_name="time saved by overlap")
     return ds
+
+
+def _cases(engine: Engine) -> Iterator[tuple[dict[str, slice], Case]]:
+    """The case of every model and phase, and the part of the grid it covers."""
+    grid = engine.grid
+    for model, phase in itertools.product(range(len(grid.models.values)), range(len(grid.phases.values))):
+        part = {dim: slice(0, n) for dim, n in grid.sizes.items()}
+        part |= {dim: slice(model, model + 1) for dim in grid.models.dims}
+        part |= {dim: slice(phase, phase + 1) for dim in grid.phases.dims}
+        with np.errstate(all="ignore"):
+            yield part, case_of(grid, model, phase, part)
 
 
 def _placed(engine: Engine, dims: tuple[str, ...], value: Any) -> Any:
@@ -85,9 +88,14 @@ def _placed(engine: Engine, dims: tuple[str, ...], value: Any) -> Any:
     return array.transpose([engine.grid.order.index(dim) for dim in dims])
 
 
-def _times(seconds: PassSeconds, case: Case) -> dict[str, Num]:
+def _times(case: Case) -> dict[tuple[str, str], Num]:
     """Seconds of every kernel: its share of its component's bound when components are the granularity."""
-    found: dict[str, Num] = {}
+    seconds = pass_seconds(case)
+    found: dict[tuple[str, str], Num] = {}
+
+    def put(kernel: str, value: Num) -> None:
+        found[kernel, "time"] = found.get((kernel, "time"), 0.0) + value
+
     for stage in seconds.stages:
         groups: dict[Any, list[Any]] = {}
         for number, k in enumerate(stage.kernels):
@@ -97,9 +105,9 @@ def _times(seconds: PassSeconds, case: Case) -> dict[str, Num]:
             compute = [case.scales[k.scale] * k.compute for k in group]
             bound = np.greater_equal(sum(compute), sum(memory))
             for k, m, c in zip(group, memory, compute, strict=True):
-                found[k.kernel] = found.get(k.kernel, 0.0) + np.where(bound, c, m)
-        for c in (*stage.exchange, *stage.rest):
-            found["collectives"] = found.get("collectives", 0.0) + case.scales[c.scale] * c.sent + c.latency
+                put(k.kernel, np.where(bound, c, m))
+        for sent in (*stage.exchange, *stage.rest):
+            put("collectives", case.scales[sent.scale] * sent.sent + sent.latency)
     return found
 
 

@@ -15,9 +15,9 @@ from rich.table import Table
 
 from . import specs
 from ._version import __version__
+from .axes import Axes
 from .estimate import estimate as estimate_point
 from .estimate import render
-from .grid import Axes
 from .run import make_job, run_job
 from .specs import Options, SpecError, to_record
 from .summary import summarize

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from . import dims as d
 from ._version import MODEL_VERSION, __version__
+from .axes import Axes
 from .combine import Tiers
-from .grid import Axes, Grid, build
+from .grid import Grid, build
 from .specs import Options, SpecError
 from .status import BOTTLENECKS, CODES, NOT_COMPUTED, Condition, lowest
 from .tile import Case, make_case, make_timer, work_values

@@ -9,8 +9,8 @@ from rich.table import Table
 
 from .analysis.derive import DERIVED, derive
 from .api import breakdown, layouts
+from .axes import Axes
 from .engine import evaluate_axes
-from .grid import Axes
 from .specs import SpecError, load_model
 from .status import BOTTLENECKS, CODES, REASONS, RUNS
 from .variables import TIME_PARTS

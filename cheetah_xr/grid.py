@@ -1,4 +1,4 @@
-"""Axes: labelled inputs resolved once, as arrays aligned to the axes of a sweep.
+"""Axes resolved once: labelled inputs as arrays aligned to the dims of a sweep.
 
 Every number the model uses is an array with one axis per dim of the sweep (length 1 where it does not vary) or, where
 it never varies, a plain float.
@@ -7,25 +7,20 @@ it never varies, a plain float.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Annotated, Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
-from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from . import dims as d
+from .axes import TYPES, Axes, Labelled, check_phase, label, labelled_integers, labelled_numbers, labelled_records
 from .specs import (
     COMPUTE_TYPES,
     GEMM_CLASSES,
     Efficiency,
-    Gpu,
-    LumpedModel,
-    Model,
     Options,
-    Precision,
     Record,
     SpecError,
     load_efficiency,
@@ -35,16 +30,7 @@ from .specs import (
 )
 
 Array = NDArray[Any]
-R = TypeVar("R", bound=Record)
 
-TYPES: dict[str, type[Record]] = {
-    d.MODEL: Model,
-    d.GPU: Gpu,
-    d.PRECISION: Precision,
-    d.EFFICIENCY: Efficiency,
-    "options": Options,
-}
-PHASES = ("prefill", "decode")
 FIELD_UNITS = {
     **dict.fromkeys(("hbm_bandwidth", "link_bandwidth", "link_pairwise", "nic_bandwidth"), "B/s"),
     **{f"peak_{t}": "FLOP/s" for t in ("fp32", "tf32", *COMPUTE_TYPES)},
@@ -53,33 +39,6 @@ FIELD_UNITS = {
     "price_per_hour": "USD/h",
     **{f: "s" for f in Efficiency.numeric_fields() if f.startswith(("latency", "tau"))},
 }
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """Values on named dims, as they were given."""
-
-    dims: tuple[str, ...]
-    values: Any
-
-
-@dataclass(frozen=True)
-class Axes:
-    """What a sweep asks, as given: records by axis, and numbers by name."""
-
-    model: Any
-    gpu: Any
-    precision: Any = "bf16"
-    efficiency: Any = "default"
-    phase: Any = "decode"
-    batch: Any = 1
-    seq_len: Any = 1
-    tp: Any = 1
-    dp: Any = 1
-    ep: Any = 1
-    options: Options = field(default_factory=Options)
-    overrides: Mapping[str, Any] = field(default_factory=dict)
-    scales: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -126,12 +85,12 @@ def build(axes: Axes) -> Grid:
         (d.GPU, load_gpu),
         (d.PRECISION, load_precision),
         (d.EFFICIENCY, load_efficiency),
-        (d.PHASE, _phase),
+        (d.PHASE, check_phase),
     ):
-        given[name] = _records(name, getattr(axes, name), load)
+        given[name] = labelled_records(name, getattr(axes, name), load)
     for name in (d.BATCH, d.SEQ_LEN, *d.PARALLEL):
-        given[name] = _integers(name, getattr(axes, name), least=1 if name in d.PARALLEL else None)
-    numbers = _numbers(axes, given)
+        given[name] = labelled_integers(name, getattr(axes, name), least=1 if name in d.PARALLEL else None)
+    numbers = labelled_numbers(axes, given)
     user = [dim for item in (*given.values(), *numbers.values()) for dim in item.dims]
     named = {*d.LEADING, *d.TRAILING}
     order = d.canonical(tuple(dict.fromkeys(dim for dim in user if dim not in named)))
@@ -140,147 +99,6 @@ def build(axes: Axes) -> Grid:
     loops = {*given[d.MODEL].dims, *given[d.PHASE].dims}
     layout = tuple(sorted(dims, key=lambda dim: (dim not in loops, sizes[dim])))
     return _resolve(axes, given, numbers, dims, layout, sizes)
-
-
-def _records(name: str, value: Any, load: Any) -> Labelled:
-    """One record, a list of them on a dim of the axis's name, or a DataArray of names on its own dim."""
-    if isinstance(value, xr.DataArray):
-        if value.ndim > 1:
-            raise SpecError(f"{name}: a DataArray of names has one dim, got {value.dims}")
-        loaded = tuple(load(str(v)) for v in np.atleast_1d(value.values))
-        return Labelled(tuple(str(x) for x in value.dims), loaded)
-    if isinstance(value, (list, tuple, np.ndarray)):
-        if len(value) == 0:
-            raise SpecError(f"{name}: an axis needs at least one value, got an empty list")
-        loaded = tuple(load(v if not isinstance(v, np.str_) else str(v)) for v in value)
-        names = [_label(r) for r in loaded]
-        twice = sorted({n for n in names if names.count(n) > 1})
-        if twice:
-            raise SpecError(f"{name}: {', '.join(twice)} given more than once")
-        return Labelled((name,), loaded)
-    return Labelled((), (load(value),))
-
-
-def _phase(value: Any) -> str:
-    if value not in PHASES:
-        raise SpecError(f"phase {value!r}: allowed are {' and '.join(PHASES)}")
-    return str(value)
-
-
-def _label(record: Any) -> str:
-    return record if isinstance(record, str) else str(record.name)
-
-
-def _labelled(name: str, value: Any, dim: str) -> Labelled:
-    """Numbers on the dim of their name, or a DataArray on its own dims."""
-    if isinstance(value, xr.DataArray):
-        return Labelled(tuple(str(x) for x in value.dims), _as_numbers(name, value.values))
-    if isinstance(value, (list, tuple, range, np.ndarray)):
-        values = _as_numbers(name, value)
-        if values.ndim != 1 or values.size == 0:
-            raise SpecError(f"{name}: an axis is a list of at least one number, got shape {values.shape}")
-        if len(np.unique(values)) != len(values):
-            raise SpecError(f"{name}: values of an axis are given once each, got {_short(value)}")
-        return Labelled((dim,), values)
-    return Labelled((), _as_numbers(name, value))
-
-
-def _as_numbers(name: str, value: Any) -> Array:
-    try:
-        values = np.asarray(value)
-    except ValueError:
-        values = np.empty(0, dtype=object)
-    if values.dtype == bool or not np.issubdtype(values.dtype, np.number) or np.iscomplexobj(values):
-        raise SpecError(f"{name}: expected numbers, got {_short(value)}")
-    if not np.all(np.isfinite(values)):
-        raise SpecError(f"{name}: values must be finite, got {_short(value)}")
-    return values
-
-
-def _short(value: Any) -> str:
-    text = repr(value.tolist() if isinstance(value, np.ndarray) else value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-def _integers(name: str, value: Any, least: int | None) -> Labelled:
-    found = _labelled(name, value, name)
-    values = np.asarray(found.values)
-    if np.any(values != np.round(values)):
-        raise SpecError(f"{name}: values must be whole numbers, got {_short(value)}")
-    if least is not None and np.any(values < least):
-        raise SpecError(f"{name}: values must be at least {least}, got {_short(value)}")
-    if np.any(np.abs(values) > 2**53):
-        raise SpecError(f"{name}: values above 2**53 are not exact, got {_short(value)}")
-    return Labelled(found.dims, values.astype(np.int64))
-
-
-def _numbers(axes: Axes, given: Mapping[str, Labelled]) -> dict[str, Labelled]:
-    """Overrides and scales by "record.field" ("scale:record.field" for scales), validated."""
-    found: dict[str, Labelled] = {}
-    for key, value in axes.overrides.items():
-        record, name = _field(key, "overrides")
-        item = _labelled(key, value, name)
-        _validate(record, name, key, item)
-        if record == d.MODEL:
-            _check_models_have(name, key, given[d.MODEL])
-        found[key] = item
-    for key, value in axes.scales.items():
-        record, name = _field(key, "scales")
-        if record in (d.MODEL, "options"):
-            raise SpecError(f"scales: {key}: only gpu, precision and efficiency numbers can be scaled")
-        if key in axes.overrides:
-            raise SpecError(f"{key} is given in overrides and in scales")
-        item = _labelled(key, value, f"{name}_scale")
-        if np.any(np.asarray(item.values) <= 0):
-            raise SpecError(f"scales: {key}: factors must be above 0, got {_short(value)}")
-        found[f"scale:{key}"] = item
-    return found
-
-
-def _field(key: str, what: str) -> tuple[str, str]:
-    record, _, name = str(key).partition(".")
-    if record not in TYPES:
-        raise SpecError(f"{what}: key {key!r}: expected record.field with a record of {', '.join(TYPES)}")
-    fields = set(TYPES[record].numeric_fields())
-    if record == d.MODEL:
-        fields |= set(LumpedModel.numeric_fields())
-    if name not in fields:
-        raise SpecError(f"{what}: key {key!r}: {record} has no number {name!r}; it has {', '.join(sorted(fields))}")
-    return record, name
-
-
-@lru_cache(maxsize=256)
-def _adapter(cls: type[Record], name: str) -> TypeAdapter[Any]:
-    info = cls.model_fields[name]
-    annotation: Any = info.annotation
-    for extra in info.metadata:
-        annotation = Annotated[annotation, extra]
-    return TypeAdapter(annotation, config=ConfigDict(strict=True, allow_inf_nan=False))
-
-
-def _validate(record: str, name: str, key: str, item: Labelled) -> None:
-    """Each value must be one the record itself would accept."""
-    cls = TYPES[record]
-    if name not in cls.model_fields:
-        cls = LumpedModel
-    for number in np.unique(np.asarray(item.values, dtype=float)):
-        value: Any = int(number) if _is_whole(cls, name) and number == round(number) else float(number)
-        try:
-            _adapter(cls, name).validate_python(value)
-        except ValidationError as error:
-            message = error.errors(include_url=False)[0]["msg"]
-            raise SpecError(f"overrides: {key}: value {value!r}: {message[0].lower() + message[1:]}") from None
-
-
-def _is_whole(cls: type[Record], name: str) -> bool:
-    """Whether a field holds integers."""
-    return "int" in str(cls.model_fields[name].annotation)
-
-
-def _check_models_have(name: str, key: str, models: Labelled) -> None:
-    for model in models.values:
-        if name not in type(model).model_fields or getattr(model, name) is None:
-            raise SpecError(f"overrides: {key}: {model.name} has no {name}")
 
 
 def _sizes(items: Mapping[str, Labelled]) -> dict[str, int]:
@@ -365,7 +183,7 @@ def _coords(
     coords: dict[str, Any] = {}
     for name in (*d.RECORDS, d.PHASE):
         item = given[name]
-        labels = np.array([_label(r) for r in item.values], dtype=np.dtypes.StringDType())
+        labels = np.array([label(r) for r in item.values], dtype=np.dtypes.StringDType())
         coords[name] = (item.dims, labels if item.dims else labels.reshape(()), {"long_name": name})
     for name, units in ((d.BATCH, "sequences"), (d.SEQ_LEN, "tokens"), (d.TP, "1"), (d.DP, "1"), (d.EP, "1")):
         coords[name] = (given[name].dims, given[name].values, {"long_name": LONG_NAMES[name], "units": units})
@@ -379,9 +197,9 @@ def _coords(
         *axes.scales.values(),
     ):
         if isinstance(source, xr.DataArray):
-            for label, values in source.coords.items():
-                if label in dims and label not in coords:
-                    coords[str(label)] = (values.dims, values.values, dict(values.attrs))
+            for key, values in source.coords.items():
+                if key in dims and key not in coords:
+                    coords[str(key)] = (values.dims, values.values, dict(values.attrs))
     coords["n_gpus"] = _n_gpus(given[d.TP], given[d.DP])
     gpu = given[d.GPU]
     for name in ("hbm_bandwidth", "peak_bf16", "link_bandwidth", "memory_bytes", "tdp", "price_per_hour"):

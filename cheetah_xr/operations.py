@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from .axes import Axes
 from .dims import OPERATION
 from .engine import case_of
-from .grid import Axes, build
+from .grid import build
 from .specs import Options, SpecError
 from .status import CODES, lowest
 

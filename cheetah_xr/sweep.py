@@ -11,8 +11,8 @@ from pydantic import Field, ValidationError, field_validator
 
 from .analysis.derive import DERIVED
 from .api import axes_of
+from .axes import Axes
 from .dims import LAYOUT
-from .grid import Axes
 from .specs import (
     Options,
     Record,

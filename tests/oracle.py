@@ -79,11 +79,13 @@ def n_layers(model):
 
 
 def matrices(model):
-    """Matrices of a dense MLP: gate, up and down, or up and down only."""
+    """Matrices of an MLP or an expert: gate, up and down, or up and down only."""
     return 3 if model["gated"] else 2
 
 
-EXPERT_MATRICES = 3  # the text states routed and shared experts with a gate only
+def gating_flops(model):
+    """Operations per element of the activation between them."""
+    return 6 if model["gated"] else 5
 
 
 # ----------------------------------------------------------------------------------------------------------- the parameters
@@ -116,8 +118,8 @@ def mlp_parameters(model, group, experts):
     count = d * model["n_experts"]
     if model.get("router_bias"):
         count += model["n_experts"]
-    count += experts * EXPERT_MATRICES * d * model["expert_intermediate"]
-    return count + EXPERT_MATRICES * d * number(model, "shared_intermediate")
+    count += experts * matrices(model) * d * model["expert_intermediate"]
+    return count + matrices(model) * d * number(model, "shared_intermediate")
 
 
 def count_parameters(model, experts):
@@ -191,9 +193,6 @@ class Kernel:
         self.name, self.compute_type = name, compute_type
         self.flops, self.weights, self.kv, self.activations = flops, weights, kv, activations
 
-    def bytes(self):
-        return self.weights + self.kv + self.activations
-
 
 # -------------------------------------------------------------------------------------------------------- keys and KV tokens
 
@@ -216,7 +215,10 @@ def visible_pairs(case, group):
             keys = c + i + 1
         else:
             keys = c + q
-        if chunk is not None:
+        if chunk is not None and case.phase == "prefill":
+            keys -= (c + i) // chunk * chunk  # those before the query's own chunk
+            keys = min(keys, chunk)  # and, without a causal mask, none after it
+        elif chunk is not None:
             keys = (keys - 1) % chunk + 1
         if window is not None:
             keys = min(keys, window)
@@ -411,12 +413,14 @@ def mlp_small_ops(case, group):
     kernel = Kernel("small_ops", "bf16")
     if group["mlp"] == "dense":
         f = model["intermediate"]
-        flops = T * (4 * d + d + (6 if model["gated"] else 5) * f / tp)
+        flops = T * (4 * d + d + gating_flops(model) * f / tp)
         elements = T * (4 * d + matrices(model) * f / tp)
     else:
         f_s, f_e = number(model, "shared_intermediate"), model["expert_intermediate"]
-        flops = T * (4 * d + d + 6 * f_s / tp) + case.routed_tokens() * 6 * f_e / case.etp
-        elements = T * (4 * d + 3 * f_s / tp) + case.routed_tokens() * 3 * f_e / case.etp
+        moves = matrices(model)  # gate, up and product, or in and out
+        flops = T * (4 * d + d + gating_flops(model) * f_s / tp)
+        flops += case.routed_tokens() * gating_flops(model) * f_e / case.etp
+        elements = T * (4 * d + moves * f_s / tp) + case.routed_tokens() * moves * f_e / case.etp
     if case.options["small_ops"] == "flops":
         kernel.flops = flops
     else:
@@ -441,9 +445,9 @@ def mlp_kernels(case, group):
         if number(model, "shared_intermediate"):
             r = case.shared_tp / case.tp
             width = model["shared_intermediate"] / case.shared_tp
-            kernels.append(mlp_kernel(case, "shared_experts", "shared_experts", r * T, width, EXPERT_MATRICES))
+            kernels.append(mlp_kernel(case, "shared_experts", "shared_experts", r * T, width, matrices(model)))
         width = model["expert_intermediate"] / case.etp
-        kernels.append(mlp_kernel(case, "routed_experts", "experts", case.routed_tokens(), width, EXPERT_MATRICES,
+        kernels.append(mlp_kernel(case, "routed_experts", "experts", case.routed_tokens(), width, matrices(model),
                                   copies=distinct_experts(case)))
     if case.options["small_ops"] != "none":
         kernels.append(mlp_small_ops(case, group))
@@ -721,21 +725,18 @@ def size(share):
 
 
 def component_share(case, kernels):
-    """The time of a component (one max over its kernels), by cause."""
-    t_mem = t_compute = 0.0
+    """The time of a component (one max over its kernels), by cause: memory time is split by the seconds of each."""
+    memory, t_compute = nothing(), 0.0
     for kernel in kernels:
-        t_mem += kernel.bytes() / (case.efficiency["memory_" + kernel.name] * case.gpu["hbm_bandwidth"])
+        rate = case.efficiency["memory_" + kernel.name] * case.gpu["hbm_bandwidth"]
+        for cause in ("weights", "kv", "activations"):
+            memory[cause] += getattr(kernel, cause) / rate
         if kernel.flops > 0:
             peak = case.gpu["peak_" + kernel.compute_type]
             t_compute += kernel.flops / (case.efficiency["compute_" + kernel.name] * peak)
-    share = nothing()
-    if t_compute >= t_mem:
-        share["compute"] = t_compute
-    else:
-        total = sum(kernel.bytes() for kernel in kernels)
-        for cause in ("weights", "kv", "activations"):
-            share[cause] = t_mem * sum(getattr(kernel, cause) for kernel in kernels) / total
-    return share
+    if t_compute >= size(memory):
+        return {**nothing(), "compute": t_compute}
+    return memory
 
 
 def components_share(case, components):
@@ -797,9 +798,9 @@ def weight_bytes(case):
             layer += matrices(model) * d * model["intermediate"] / case.dense_tp * precision["dense_mlp_weight_bytes"]
         else:
             layer += d * model["n_experts"] * precision["router_weight_bytes"]
-            shared = EXPERT_MATRICES * d * number(model, "shared_intermediate") / case.shared_tp
+            shared = matrices(model) * d * number(model, "shared_intermediate") / case.shared_tp
             layer += shared * precision["shared_experts_weight_bytes"]
-            expert = EXPERT_MATRICES * d * model["expert_intermediate"] / case.etp
+            expert = matrices(model) * d * model["expert_intermediate"] / case.etp
             layer += case.slots / case.ep * expert * precision["experts_weight_bytes"]
         total += group["count"] * layer
     return total

@@ -9,6 +9,7 @@ from .record import SpecError
 
 GQA_FAMILIES = {"llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe"}
 MLA_FAMILIES = {"deepseek_v3"}
+MOE_FAMILIES = {"mixtral", "qwen3_moe", "deepseek_v3"}
 SUPPORTED = sorted(GQA_FAMILIES | MLA_FAMILIES)
 
 NOT_STRUCTURAL = {
@@ -29,6 +30,14 @@ STRUCTURAL = {
     *("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "layer_types"),
 }
 
+SINGLE_VALUES: dict[str, Any] = {
+    "moe_layer_freq": 1,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+    "mlp_bias": False,
+}
+"""Structural fields of which only one value is understood."""
+
 
 def model_fields(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Translate a config's fields to those of :class:`~cheetah_xr.specs.model.Model`.
@@ -46,64 +55,68 @@ def model_fields(config: Mapping[str, Any], where: str) -> dict[str, Any]:
         raise SpecError(
             f"{where}: unknown fields {', '.join(unknown)}: they may change the architecture; remove those that do not"
         )
-
-    def need(*names: str) -> Any:
-        """The one of several spellings that is given."""
-        given = [n for n in names if config.get(n) is not None]
-        if len(given) != 1:
-            what = "is missing" if not given else f"is given as {' and '.join(given)}"
-            raise SpecError(f"{where}: field {' or '.join(names)} {what}")
-        return config[given[0]]
-
-    for name, allowed in (
-        ("moe_layer_freq", 1),
-        ("decoder_sparse_step", 1),
-        ("mlp_only_layers", []),
-        ("mlp_bias", False),
-    ):
+    for name, allowed in SINGLE_VALUES.items():
         if config.get(name, allowed) != allowed:
             raise SpecError(f"{where}: {name} {config[name]!r} is not supported; supported: {allowed!r}")
-    layers, heads, hidden = need("num_hidden_layers"), need("num_attention_heads"), need("hidden_size")
-    fields: dict[str, Any] = {
-        "hidden": hidden,
-        "vocab": need("vocab_size"),
-        "tie_embeddings": bool(config.get("tie_word_embeddings", False)),
-        "max_seq_len": config.get("max_position_embeddings"),
-        "n_heads": heads,
-    }
-    if family in MLA_FAMILIES:
-        fields |= {n: need(n) for n in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")}
-        fields["q_lora_rank"] = config.get("q_lora_rank") or 0
-        attention: dict[str, Any] = {"attention": "mla"}
-    else:
-        fields |= {
-            "n_kv_heads": config.get("num_key_value_heads") or heads,
-            "head_dim": config.get("head_dim") or _exact(hidden, heads, where),
-            "qk_norm": family in {"qwen3", "qwen3_moe"},
-            "qkv_bias": bool(config.get("attention_bias", family == "qwen2")),
-        }
-        attention = {"attention": "gqa", "window": _window(config, family)}
     types = config.get("layer_types")
     if types is not None and set(types) != {"full_attention"}:
         raise SpecError(f"{where}: layer_types {sorted(set(types))} is not supported; supported: full_attention")
-    if family in {"mixtral", "qwen3_moe", "deepseek_v3"}:
-        width = need("moe_intermediate_size") if family != "mixtral" else need("intermediate_size")
-        fields |= {
-            "n_experts": need("num_experts", "num_local_experts", "n_routed_experts"),
-            "top_k": need("num_experts_per_tok"),
-            "expert_intermediate": width,
-            "shared_intermediate": (config.get("n_shared_experts") or 0) * width,
-            "router_bias": family == "deepseek_v3",
-        }
-        dense = config.get("first_k_dense_replace") or 0
-        if dense:
-            fields["intermediate"] = need("intermediate_size")
-        groups = [{"count": dense, "mlp": "dense"}, {"count": layers - dense, "mlp": "moe"}]
-    else:
-        fields["intermediate"] = need("intermediate_size")
-        groups = [{"count": layers, "mlp": "dense"}]
-    fields["groups"] = [{**g, **attention} for g in groups if g["count"]]
-    return fields
+    attention, kind = _attention(config, str(family), where)
+    mlp, groups = _mlp(config, str(family), where)
+    return {
+        "hidden": _need(config, where, "hidden_size"),
+        "vocab": _need(config, where, "vocab_size"),
+        "tie_embeddings": bool(config.get("tie_word_embeddings", False)),
+        "max_seq_len": config.get("max_position_embeddings"),
+        "n_heads": _need(config, where, "num_attention_heads"),
+        **attention,
+        **mlp,
+        "groups": [{**group, **kind} for group in groups if group["count"]],
+    }
+
+
+def _need(config: Mapping[str, Any], where: str, *names: str) -> Any:
+    """The one of several spellings that is given."""
+    given = [n for n in names if config.get(n) is not None]
+    if len(given) != 1:
+        what = "is missing" if not given else f"is given as {' and '.join(given)}"
+        raise SpecError(f"{where}: field {' or '.join(names)} {what}")
+    return config[given[0]]
+
+
+def _attention(config: Mapping[str, Any], family: str, where: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Fields of the attention, and its kind in every layer group."""
+    if family in MLA_FAMILIES:
+        names = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+        ranks = {name: _need(config, where, name) for name in names}
+        return ranks | {"q_lora_rank": config.get("q_lora_rank") or 0}, {"attention": "mla"}
+    heads = _need(config, where, "num_attention_heads")
+    fields = {
+        "n_kv_heads": config.get("num_key_value_heads") or heads,
+        "head_dim": config.get("head_dim") or _exact(_need(config, where, "hidden_size"), heads, where),
+        "qk_norm": family in {"qwen3", "qwen3_moe"},
+        "qkv_bias": bool(config.get("attention_bias", family == "qwen2")),
+    }
+    return fields, {"attention": "gqa", "window": _window(config, family)}
+
+
+def _mlp(config: Mapping[str, Any], family: str, where: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Fields of the MLP, and the layer groups."""
+    layers = _need(config, where, "num_hidden_layers")
+    if family not in MOE_FAMILIES:
+        return {"intermediate": _need(config, where, "intermediate_size")}, [{"count": layers, "mlp": "dense"}]
+    width = _need(config, where, "intermediate_size" if family == "mixtral" else "moe_intermediate_size")
+    fields = {
+        "n_experts": _need(config, where, "num_experts", "num_local_experts", "n_routed_experts"),
+        "top_k": _need(config, where, "num_experts_per_tok"),
+        "expert_intermediate": width,
+        "shared_intermediate": (config.get("n_shared_experts") or 0) * width,
+        "router_bias": family == "deepseek_v3",
+    }
+    dense = config.get("first_k_dense_replace") or 0
+    if dense:
+        fields["intermediate"] = _need(config, where, "intermediate_size")
+    return fields, [{"count": dense, "mlp": "dense"}, {"count": layers - dense, "mlp": "moe"}]
 
 
 def _exact(hidden: int, heads: int, where: str) -> int:

@@ -1,0 +1,42 @@
+# Every target works on a fresh clone: it makes .venv first, with the versions of constraints.txt.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help sweep test lint bench mutants dist clean
+
+help:  ## Show the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+		|| { echo "cheetah_xr needs Python 3.11 to 3.13; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev,netcdf]'
+	@touch $@
+
+sweep: $(READY)  ## Run every sweep in sweeps/ into outputs/ and show what each answered
+	$(BIN)/cheetah-xr sweep sweeps/*.yaml
+
+test: $(READY)  ## Run the tests with coverage
+	$(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=95
+
+lint: $(READY)  ## Check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)  ## Measure speed beside the memory floor and the scalar oracle
+	$(BIN)/python benchmarks/speed.py
+
+mutants: $(READY)  ## Show that one-token changes of the formulas fail the tests
+	$(BIN)/python tests/mutants.py
+
+dist: $(READY)  ## Build wheel and source archive into dist/
+	$(BIN)/python -m build --installer uv
+
+clean:  ## Remove the environment and everything built
+	rm -rf $(VENV) dist build *.egg-info .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache

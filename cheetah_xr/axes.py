@@ -1,0 +1,198 @@
+"""Arguments of a sweep as they are given: validated, labelled, not yet aligned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Annotated, Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from . import dims as d
+from .specs import Efficiency, Gpu, LumpedModel, Model, Options, Precision, Record, SpecError
+
+Array = NDArray[Any]
+
+TYPES: dict[str, type[Record]] = {
+    d.MODEL: Model,
+    d.GPU: Gpu,
+    d.PRECISION: Precision,
+    d.EFFICIENCY: Efficiency,
+    "options": Options,
+}
+PHASES = ("prefill", "decode")
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Values on named dims, as they were given."""
+
+    dims: tuple[str, ...]
+    values: Any
+
+
+@dataclass(frozen=True)
+class Axes:
+    """What a sweep asks, as given: records by axis, and numbers by name."""
+
+    model: Any
+    gpu: Any
+    precision: Any = "bf16"
+    efficiency: Any = "default"
+    phase: Any = "decode"
+    batch: Any = 1
+    seq_len: Any = 1
+    tp: Any = 1
+    dp: Any = 1
+    ep: Any = 1
+    options: Options = field(default_factory=Options)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    scales: Mapping[str, Any] = field(default_factory=dict)
+
+
+def labelled_records(name: str, value: Any, load: Any) -> Labelled:
+    """One record, a list of them on a dim of the axis's name, or a DataArray of names on its own dim."""
+    if isinstance(value, xr.DataArray):
+        if value.ndim > 1:
+            raise SpecError(f"{name}: a DataArray of names has one dim, got {value.dims}")
+        loaded = tuple(load(str(v)) for v in np.atleast_1d(value.values))
+        return Labelled(tuple(str(x) for x in value.dims), loaded)
+    if isinstance(value, (list, tuple, np.ndarray)):
+        if len(value) == 0:
+            raise SpecError(f"{name}: an axis needs at least one value, got an empty list")
+        loaded = tuple(load(v if not isinstance(v, np.str_) else str(v)) for v in value)
+        names = [label(r) for r in loaded]
+        twice = sorted({n for n in names if names.count(n) > 1})
+        if twice:
+            raise SpecError(f"{name}: {', '.join(twice)} given more than once")
+        return Labelled((name,), loaded)
+    return Labelled((), (load(value),))
+
+
+def check_phase(value: Any) -> str:
+    """A phase by name."""
+    if value not in PHASES:
+        raise SpecError(f"phase {value!r}: allowed are {' and '.join(PHASES)}")
+    return str(value)
+
+
+def label(record: Any) -> str:
+    """Name of a record on an axis."""
+    return record if isinstance(record, str) else str(record.name)
+
+
+def _labelled(name: str, value: Any, dim: str) -> Labelled:
+    """Numbers on the dim of their name, or a DataArray on its own dims."""
+    if isinstance(value, xr.DataArray):
+        return Labelled(tuple(str(x) for x in value.dims), _as_numbers(name, value.values))
+    if isinstance(value, (list, tuple, range, np.ndarray)):
+        values = _as_numbers(name, value)
+        if values.ndim != 1 or values.size == 0:
+            raise SpecError(f"{name}: an axis is a list of at least one number, got shape {values.shape}")
+        if len(np.unique(values)) != len(values):
+            raise SpecError(f"{name}: values of an axis are given once each, got {_short(value)}")
+        return Labelled((dim,), values)
+    return Labelled((), _as_numbers(name, value))
+
+
+def _as_numbers(name: str, value: Any) -> Array:
+    try:
+        values = np.asarray(value)
+    except ValueError:
+        values = np.empty(0, dtype=object)
+    if values.dtype == bool or not np.issubdtype(values.dtype, np.number) or np.iscomplexobj(values):
+        raise SpecError(f"{name}: expected numbers, got {_short(value)}")
+    if not np.all(np.isfinite(values)):
+        raise SpecError(f"{name}: values must be finite, got {_short(value)}")
+    return values
+
+
+def _short(value: Any) -> str:
+    text = repr(value.tolist() if isinstance(value, np.ndarray) else value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def labelled_integers(name: str, value: Any, least: int | None) -> Labelled:
+    """Whole numbers on the dim of their name, or on those of a DataArray."""
+    found = _labelled(name, value, name)
+    values = np.asarray(found.values)
+    if np.any(values != np.round(values)):
+        raise SpecError(f"{name}: values must be whole numbers, got {_short(value)}")
+    if least is not None and np.any(values < least):
+        raise SpecError(f"{name}: values must be at least {least}, got {_short(value)}")
+    if np.any(np.abs(values) > 2**53):
+        raise SpecError(f"{name}: values above 2**53 are not exact, got {_short(value)}")
+    return Labelled(found.dims, values.astype(np.int64))
+
+
+def labelled_numbers(axes: Axes, given: Mapping[str, Labelled]) -> dict[str, Labelled]:
+    """Overrides and scales by "record.field" ("scale:record.field" for scales), validated."""
+    found: dict[str, Labelled] = {}
+    for key, value in axes.overrides.items():
+        record, name = _field(key, "overrides")
+        item = _labelled(key, value, name)
+        _validate(record, name, key, item)
+        if record == d.MODEL:
+            _check_models_have(name, key, given[d.MODEL])
+        found[key] = item
+    for key, value in axes.scales.items():
+        record, name = _field(key, "scales")
+        if record in (d.MODEL, "options"):
+            raise SpecError(f"scales: {key}: only gpu, precision and efficiency numbers can be scaled")
+        if key in axes.overrides:
+            raise SpecError(f"{key} is given in overrides and in scales")
+        item = _labelled(key, value, f"{name}_scale")
+        if np.any(np.asarray(item.values) <= 0):
+            raise SpecError(f"scales: {key}: factors must be above 0, got {_short(value)}")
+        found[f"scale:{key}"] = item
+    return found
+
+
+def _field(key: str, what: str) -> tuple[str, str]:
+    record, _, name = str(key).partition(".")
+    if record not in TYPES:
+        raise SpecError(f"{what}: key {key!r}: expected record.field with a record of {', '.join(TYPES)}")
+    fields = set(TYPES[record].numeric_fields())
+    if record == d.MODEL:
+        fields |= set(LumpedModel.numeric_fields())
+    if name not in fields:
+        raise SpecError(f"{what}: key {key!r}: {record} has no number {name!r}; it has {', '.join(sorted(fields))}")
+    return record, name
+
+
+@lru_cache(maxsize=256)
+def _adapter(cls: type[Record], name: str) -> TypeAdapter[Any]:
+    info = cls.model_fields[name]
+    annotation: Any = info.annotation
+    for extra in info.metadata:
+        annotation = Annotated[annotation, extra]
+    return TypeAdapter(annotation, config=ConfigDict(strict=True, allow_inf_nan=False))
+
+
+def _validate(record: str, name: str, key: str, item: Labelled) -> None:
+    """Each value must be one the record itself would accept."""
+    cls = TYPES[record]
+    if name not in cls.model_fields:
+        cls = LumpedModel
+    for number in np.unique(np.asarray(item.values, dtype=float)):
+        value: Any = int(number) if _is_whole(cls, name) and number == round(number) else float(number)
+        try:
+            _adapter(cls, name).validate_python(value)
+        except ValidationError as error:
+            message = error.errors(include_url=False)[0]["msg"]
+            raise SpecError(f"overrides: {key}: value {value!r}: {message[0].lower() + message[1:]}") from None
+
+
+def _is_whole(cls: type[Record], name: str) -> bool:
+    """Whether a field holds integers."""
+    return "int" in str(cls.model_fields[name].annotation)
+
+
+def _check_models_have(name: str, key: str, models: Labelled) -> None:
+    for model in models.values:
+        if name not in type(model).model_fields or getattr(model, name) is None:
+            raise SpecError(f"overrides: {key}: {model.name} has no {name}")

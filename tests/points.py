@@ -1,0 +1,238 @@
+"""Random points of the cost model for the tests: records, layouts, options and workloads from one generator."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import cheetah_xr as cx
+from cheetah_xr.specs.efficiency import Efficiency
+from cheetah_xr.specs.options import Options
+
+KINDS = ("dense_gqa", "dense_odd", "moe_gqa", "moe_mla", "lumped")
+LAYOUTS = ("one", "tensor", "data", "expert")
+PRECISIONS = {name: cx.load_precision(name) for name in cx.list_precisions()}
+IDEAL = cx.load_efficiency("ideal")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One call of the cost model."""
+
+    model: Any
+    gpu: Any
+    precision: Any
+    efficiency: Any
+    options: Options
+    phase: str
+    batch: int
+    seq_len: int
+    tp: int
+    dp: int
+    ep: int
+
+
+# ---- models
+
+
+def _group(count, attention="gqa", mlp="dense", **more):
+    return {"count": count, "attention": attention, "mlp": mlp, **more}
+
+
+_GQA = {"hidden": 1536, "vocab": 50257, "n_heads": 12, "n_kv_heads": 3, "head_dim": 80, "intermediate": 5000}
+_MOE = {"n_experts": 12, "top_k": 3, "expert_intermediate": 960}
+_MLA = {
+    "hidden": 2048,
+    "vocab": 102400,
+    "n_heads": 16,
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 96,
+    "qk_rope_head_dim": 48,
+    "v_head_dim": 80,
+    "intermediate": 10944,
+    "n_experts": 64,
+    "top_k": 6,
+    "expert_intermediate": 1408,
+}
+MADE_UP = [
+    cx.Model(name="windowed", **_GQA, max_seq_len=20000, groups=[_group(5, window=512), _group(1)]),
+    cx.Model(name="chunked", **_GQA, gated=False, tie_embeddings=True, groups=[_group(3, chunk=700), _group(1)]),
+    cx.Model(name="narrow", **_GQA, qk_norm=True, qkv_bias=True, groups=[_group(2, window=1), _group(2, chunk=1)]),
+    cx.Model(name="multi-query", **{**_GQA, "n_kv_heads": 1, "vocab": 99991}, gated=False, groups=[_group(7)]),
+    cx.Model(name="moe-window", **_GQA, **_MOE, groups=[_group(4, mlp="moe", window=128), _group(4, mlp="moe")]),
+    cx.Model(
+        name="moe-plain",
+        **_GQA,
+        **{**_MOE, "top_k": 12},
+        gated=False,
+        router_bias=True,
+        shared_intermediate=1920,
+        max_seq_len=4096,
+        groups=[_group(1), _group(3, mlp="moe", chunk=333)],
+    ),
+    cx.Model(
+        name="mla-direct",
+        **_MLA,
+        shared_intermediate=2816,
+        groups=[_group(1, "mla"), _group(5, "mla", "moe")],
+    ),
+    cx.Model(
+        name="mla-mixed",
+        **{**_MLA, "n_experts": 8, "top_k": 1},
+        n_kv_heads=4,
+        head_dim=128,
+        q_lora_rank=700,
+        gated=False,
+        tie_embeddings=True,
+        groups=[_group(2, "mla"), _group(1, "gqa", "moe", window=1000), _group(3, "mla", "moe")],
+    ),
+    cx.LumpedModel(name="lumped-cache", n_parameters=7.1e9, n_layers=30, n_kv_heads=6, head_dim=100, max_seq_len=9000),
+    cx.LumpedModel(name="lumped-wide", n_parameters=65e9, n_layers=80, n_kv_heads=8, head_dim=128, hidden=8192),
+    cx.LumpedModel(name="lumped-hidden", n_parameters=1.3e9, n_layers=24, hidden=2048),
+]
+
+
+def is_lumped(model):
+    return isinstance(model, cx.LumpedModel)
+
+
+def kind_of(model):
+    """Which of KINDS a model is."""
+    if is_lumped(model):
+        return "lumped"
+    if model.is_moe:
+        return "moe_mla" if any(g.attention == "mla" for g in model.groups) else "moe_gqa"
+    return "dense_odd" if model in MADE_UP else "dense_gqa"
+
+
+CATALOGUE = [cx.load_model(name) for name in cx.list_models()]
+MODELS = {kind: [m for m in (*CATALOGUE, *MADE_UP) if kind_of(m) == kind] for kind in KINDS}
+
+# ---- accelerators
+
+_CARD = {"memory_bytes": 120e9, "hbm_bandwidth": 3e12, "peak_bf16": 9e14, "peak_fp8": 1.8e15, "peak_fp4": 3.5e15}
+GPUS = [cx.load_gpu(name) for name in cx.list_gpus()] + [
+    cx.load_gpu({"name": "alone", **_CARD}),
+    cx.load_gpu({"name": "boundless", **_CARD, "link_bandwidth": 4e11, "nic_bandwidth": 5e10}),
+    cx.load_gpu({"name": "nic-only", **_CARD, "link_domain": 1, "nic_bandwidth": 5e10}),
+    cx.load_gpu({"name": "six", **_CARD, "link_bandwidth": 3e11, "link_domain": 6, "nic_bandwidth": 4e10}),
+    cx.load_gpu(
+        {
+            "name": "mesh",
+            **_CARD,
+            "link_bandwidth": 3e11,
+            "link_pairwise": 5e10,
+            "link_domain": 4,
+            "nic_bandwidth": 2.5e10,
+        }
+    ),
+]
+
+
+def draw_gpu(rng, precision, n):
+    """Any accelerator, mostly one with the peaks the precision needs and what joins n GPUs."""
+    needed = {f"peak_{getattr(precision, f)}" for f in type(precision).model_fields if f.endswith("_compute")}
+    needed |= {"link_bandwidth", "link_domain"} if n > 1 else set()
+    needed |= {"nic_bandwidth"} if n > 8 else set()
+    able = [gpu for gpu in GPUS if all(getattr(gpu, field) for field in needed)]
+    return rng.choice(able if rng.random() < 0.8 else GPUS)
+
+
+def draw_efficiency(rng):
+    """Every factor and overhead at random."""
+    numbers = {}
+    for name in Efficiency.numeric_fields():
+        small = name.startswith(("latency", "tau"))
+        numbers[name] = rng.choice([0.0, 10 ** rng.uniform(-7, -4.5)]) if small else 1 - rng.uniform(0, 0.7)
+    return cx.Efficiency(name="random", **numbers)
+
+
+# ---- layouts and options
+
+
+def tensor_degrees(model):
+    """Tensor-parallel degrees that divide the model."""
+
+    def fits(tp):
+        widths = [getattr(model, f, None) or 0 for f in ("n_heads", "intermediate", "shared_intermediate")]
+        kv = model.n_kv_heads or tp
+        return all(width % tp == 0 for width in widths) and (kv % tp == 0 or tp % kv == 0)
+
+    return [tp for tp in (1, 2, 3, 4, 6, 8, 12, 16, 32) if fits(tp)]
+
+
+def expert_degrees(model, n):
+    """Expert-parallel degrees above 1 that divide n GPUs, the experts and their width."""
+    return [
+        ep
+        for ep in range(2, n + 1)
+        if n % ep == 0 and model.n_experts % ep == 0 and model.expert_intermediate % (n // ep) == 0
+    ]
+
+
+def draw_layout(rng, model, kind):
+    """(tp, dp, ep) of one of LAYOUTS, valid more often than not."""
+    if kind == "one":
+        return 1, 1, 1
+    degrees = tensor_degrees(model)
+    tp = rng.choice(degrees) if rng.random() < 0.9 else rng.choice((3, 5, 7, 16))
+    if kind == "tensor":
+        return (tp if tp > 1 else degrees[-1]), 1, 1
+    if kind == "data":
+        return tp, rng.choice((2, 3, 4, 8, 16)), 1
+    if not model.is_moe:
+        return rng.choice([(tp, 16, 1), (tp, 32, 1), (tp, 72, 1), (tp, 2, 2), (7, 2, 1)])
+    dp = rng.choice((1, 2, 4, 6, 8, 16, 32))
+    valid = expert_degrees(model, tp * dp)
+    return (tp, dp, rng.choice(valid)) if valid and rng.random() < 0.95 else (tp, dp, rng.choice((2, 5, 16)))
+
+
+def draw_options(rng, model, tp, dp, ep):
+    """Every field at its default or at random."""
+    wide = [tp * r for r in range(1, dp + 1) if dp % r == 0] + ([3 * tp] if rng.random() < 0.1 else [])
+    share = [0.0, 1.0, rng.random()]
+    drawn = {
+        "granularity": rng.choice(["kernel", "component"]),
+        "activation_traffic": rng.choice(["gemm", "none"]),
+        "small_ops": rng.choice(["none", "flops", "memory"]),
+        "causal": rng.random() < 0.5,
+        "mla": rng.choice(["absorbed", "expanded"]),
+        "include": tuple(p for p in ("layers", "embedding", "lm_head") if rng.random() < 0.6) or ("layers",),
+        "cached_tokens": rng.choice([1, 500, 700, rng.randrange(5000)]),
+        "overlap_tp": rng.choice(share),
+        "overlap_ep": rng.choice(share),
+        "micro_batches": rng.randint(1, 4),
+        "expert_comm": "all_reduce" if dp == 1 or rng.random() < 0.1 else "all_to_all",
+        "dispatch_copies": rng.choice(["auto", "expert", "rank", "node"]),
+        "max_nodes": rng.choice([None, 1, 2, 4]),
+        "redundant_experts": ep * rng.randint(0, 2) + (rng.random() < 0.05),
+        "imbalance": rng.choice([1.0, 1 + rng.random()]),
+        "distinct_factor": rng.choice([1.0, 1 - rng.random() / 2]),
+        "dense_tp": rng.choice([None, *wide]),
+        "shared_tp": rng.choice([None, *wide]),
+        "lm_head_tp": rng.choice([None, *wide]),
+        "hierarchy": rng.choice(["max", "sum"]),
+        "on_infeasible": rng.choice(["mask", "clip", "clip", "ignore"]),
+        "memory_base": rng.choice(["total", "free_at_start", "free_after_load"]),
+        "memory_fraction": 1 - rng.uniform(0, 0.5),
+        "reserve_bytes": rng.choice([0.0, rng.uniform(0, 1e10)]),
+        "used_at_start_bytes": rng.choice([0.0, rng.uniform(0, 5e9)]),
+        "draft_tokens": rng.randint(0, 5),
+        "acceptance": rng.random(),
+    }
+    if model.is_moe and model.n_experts / ep <= 16:
+        drawn["expert_load"] = rng.choice(["mean", "busiest"])
+    chance = rng.choice([0.0, 0.4, 0.8])
+    return Options(**{name: value for name, value in drawn.items() if rng.random() < chance})
+
+
+def draw_point(rng, kind, phase, layout, precision):
+    """A point of one stratum."""
+    model = rng.choice(MODELS[kind])
+    tp, dp, ep = draw_layout(rng, model, layout)
+    precision = PRECISIONS[precision]
+    batch = 0 if rng.random() < 0.01 else int(10 ** rng.uniform(0, 3.3))
+    seq_len = 0 if rng.random() < 0.01 else int(10 ** rng.uniform(0, 4.5))
+    gpu = draw_gpu(rng, precision, tp * dp)
+    efficiency = draw_efficiency(rng) if rng.random() < 0.7 else IDEAL
+    return Point(
+        model, gpu, precision, efficiency, draw_options(rng, model, tp, dp, ep), phase, batch, seq_len, tp, dp, ep
+    )

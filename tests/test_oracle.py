@@ -1,0 +1,183 @@
+"""The engine agrees with the scalar oracle: at thousands of random points, and at every point of whole grids."""
+
+import functools
+import itertools
+import random
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import oracle
+import points
+import pytest
+import xarray as xr
+from agreement import TIMED, describe, differences, evaluated, expected, found, plain_model
+
+import cheetah_xr as cx
+from cheetah_xr.status import BOTTLENECKS, CODES
+
+SEED = 20260
+PER_STRATUM = {"bf16": 20, "fp8": 20, "fp8-kv8": 20, "w4a16": 20, "nvfp4": 6}
+
+# ---- single points
+
+
+@functools.cache
+def sample():
+    """(stratum, point) with a fixed seed."""
+    rng = random.Random(SEED)
+    strata = itertools.product(points.KINDS, ("prefill", "decode"), points.LAYOUTS, PER_STRATUM)
+    return [(s, points.draw_point(rng, *s)) for s in strata for _ in range(PER_STRATUM[s[-1]])]
+
+
+@functools.cache
+def wanted():
+    """The oracle's answers to the sample."""
+    return [expected(point) for _, point in sample()]
+
+
+def test_sample_covers_everything():
+    drawn, statuses = Counter(s for s, _ in sample()), Counter(want["status"] for want in wanted())
+    strata = itertools.product(points.KINDS, ("prefill", "decode"), points.LAYOUTS, PER_STRATUM)
+    assert all(drawn[s] >= PER_STRATUM[s[-1]] for s in strata)
+    assert sum(drawn.values()) >= 2000
+    assert set(statuses) == set(CODES) - {"top_k_beyond_experts"}
+    timed = Counter(s for (s, _), want in zip(sample(), wanted(), strict=True) if want["status"] in TIMED)
+    assert sum(timed.values()) >= 2000
+    # a dense model's "expert" layouts are multi-node or invalid, and few accelerators multiply in fp4
+    assert all(timed[s] >= 3 for s in drawn if s[-1] != "nvfp4")
+    assert {want["bottleneck"] for want in wanted()} >= set(BOTTLENECKS)
+
+
+@pytest.mark.parametrize("kind", points.KINDS)
+def test_points_agree(kind):
+    wrong = []
+    for number, ((stratum, point), want) in enumerate(zip(sample(), wanted(), strict=True)):
+        if stratum[0] == kind:
+            dtype = "float32" if number % 4 == 0 else "float64"
+            wrong += [f"{number} {describe(point)}: {d}" for d in differences(found(point, dtype), want, dtype)]
+    assert not wrong, f"{len(wrong)} differences\n" + "\n".join(wrong[:20])
+
+
+# ---- whole grids
+
+
+def along(dim, **columns):
+    """Columns that share a dim."""
+    return {name: xr.DataArray(values, dims=dim) for name, values in columns.items()}
+
+
+GRIDS = {
+    "dense": {
+        "model": ["llama-3.1-8b", "windowed", "chunked"],
+        "gpu": ["h100-sxm", "mi300x", "a10"],
+        "precision": ["bf16", "fp8"],
+        "phase": ["prefill", "decode"],
+        "efficiency": "random",
+        "tp": [1, 2, 3, 8],
+        "batch": [1, 7, 300],
+        "seq_len": [1, 700, 9001],
+        "options": cx.Options(small_ops="flops", draft_tokens=2, cached_tokens=100),
+    },
+    "experts": {
+        "model": ["deepseek-v3", "moe-window"],
+        "gpu": ["h200-sxm", "gb200-nvl72"],
+        "phase": ["decode", "prefill"],
+        "precision": ["fp8"],
+        "efficiency": "random",
+        **along("layout", tp=[1, 2, 4, 8, 4], dp=[8, 8, 4, 2, 4], ep=[8, 8, 16, 1, 3]),
+        "batch": [1, 2000],
+        "seq_len": [2048, 3],
+        "overrides": {"model.top_k": [1, 4, 20], "options.overlap_ep": [0.0, 0.7]},
+        "scales": {"gpu.nic_bandwidth": [0.5, 2.0]},
+        "options": cx.Options(micro_batches=2, on_infeasible="ignore", overlap_tp=0.3, granularity="component"),
+    },
+    "clipped": {
+        "model": ["qwen3-32b"],
+        "gpu": ["h100-sxm", "mesh"],
+        "phase": ["prefill", "decode"],
+        "precision": ["w4a16", "bf16"],
+        "efficiency": ["ideal", "random"],
+        "tp": [2, 4],
+        "dp": [1, 4],
+        **along("workload", batch=[1, 64, 4096], seq_len=[32768, 4000, 512]),
+        "overrides": {"model.n_kv_heads": [2, 8, 3], "precision.kv_bytes": [0.5, 2.0], "options.dense_tp": [4, 8]},
+        "scales": {"gpu.hbm_bandwidth": [0.1, 1.0, 3.0], "efficiency.tau_layer": [1.0, 10.0]},
+        "options": cx.Options(on_infeasible="clip", small_ops="memory", lm_head_tp=4, memory_base="free_after_load"),
+    },
+}
+RANDOM = points.draw_efficiency(random.Random(3))
+INLINE = {record.name: record for record in (*points.MADE_UP, *points.GPUS, points.IDEAL, RANDOM)}
+
+
+def record_of(kind, name):
+    """A record by its name."""
+    return INLINE[name] if name in INLINE else getattr(cx, f"load_{kind}")(name)
+
+
+def grid_arguments(grid):
+    """Arguments of `evaluate`, names of made-up records replaced by the records."""
+    args = dict(grid)
+    for kind in ("model", "gpu", "precision", "efficiency"):
+        names = args[kind]
+        args[kind] = [record_of(kind, n) for n in names] if isinstance(names, list) else record_of(kind, names)
+    return args
+
+
+def user_dims(grid):
+    """(record, field, coordinate, whether it scales) of each override and scale."""
+    for key in grid.get("overrides", {}):
+        record, name = key.split(".")
+        yield record, name, name, False
+    for key in grid.get("scales", {}):
+        record, name = key.split(".")
+        yield record, name, f"{name}_scale", True
+
+
+def grid_point(grid, labels):
+    """The point with these coordinates."""
+    records = {k: record_of(k, labels[k]) for k in ("model", "gpu", "precision", "efficiency")}
+    records["options"] = grid["options"]
+    for record, name, label, scales in user_dims(grid):
+        known = getattr(records[record], name)
+        value = labels[label] if not scales else None if known is None else labels[label] * known
+        records[record] = records[record].model_copy(update={name: value})
+    return points.Point(**records, **{k: labels[k] for k in ("phase", "batch", "seq_len", "tp", "dp", "ep")})
+
+
+def plain(value):
+    return value.item() if isinstance(value, np.generic) else value
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_grids_agree(name):
+    ds = evaluated(**grid_arguments(GRIDS[name]), dtype="float32")
+    wrong, checked = [], Counter()
+    values = {v: variable.set_dims(ds.sizes).values for v, variable in ds.variables.items()}
+    for index in np.ndindex(values["status"].shape):
+        at = {v: plain(value[index]) for v, value in values.items()}
+        point = grid_point(GRIDS[name], at)
+        want = expected(point)
+        checked[want["status"]] += 1
+        wrong += [f"{describe(point)}: {d}" for d in differences(at, want, "float32")]
+    assert checked["ok"] + checked["clipped"] >= 300
+    assert not wrong, f"{len(wrong)} differences in {sum(checked.values())} points\n" + "\n".join(wrong[:20])
+
+
+# ---- parameters
+
+
+@pytest.mark.parametrize("model", points.CATALOGUE + points.MADE_UP, ids=lambda m: m.name)
+def test_parameters_agree(model):
+    assert model.n_parameters == oracle.n_parameters(plain_model(model))
+    assert model.n_parameters_active == oracle.n_parameters_active(plain_model(model))
+
+
+def test_differences_are_seen():
+    """The comparison itself: a number that is off by little is reported."""
+    point = replace(sample()[0][1], batch=4, seq_len=100, options=cx.Options(on_infeasible="ignore"))
+    got, want = found(point, "float64"), expected(point)
+    assert not differences(got, want)
+    assert differences(got | {"step_time": got["step_time"] * 1.0001}, want)
+    assert differences(got | {"flops": got["flops"] * (1 + 1e-11)}, want)
+    assert differences(got | {"status": CODES["no_nic"]}, want)
