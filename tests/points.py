@@ -160,10 +160,12 @@ def tensor_degrees(model):
 
 
 def expert_degrees(model, n):
-    """Expert-parallel degrees above 1 that divide n GPUs, the experts and their width."""
+    """Expert-parallel degrees that divide n GPUs, the experts and their width; 1 for a dense model."""
+    if not model.is_moe:
+        return [1]
     return [
         ep
-        for ep in range(2, n + 1)
+        for ep in range(1, n + 1)
         if n % ep == 0 and model.n_experts % ep == 0 and model.expert_intermediate % (n // ep) == 0
     ]
 
@@ -181,7 +183,7 @@ def draw_layout(rng, model, kind):
     if not model.is_moe:
         return rng.choice([(tp, 16, 1), (tp, 32, 1), (tp, 72, 1), (tp, 2, 2), (7, 2, 1)])
     dp = rng.choice((1, 2, 4, 6, 8, 16, 32))
-    valid = expert_degrees(model, tp * dp)
+    valid = [ep for ep in expert_degrees(model, tp * dp) if ep > 1]
     return (tp, dp, rng.choice(valid)) if valid and rng.random() < 0.95 else (tp, dp, rng.choice((2, 5, 16)))
 
 

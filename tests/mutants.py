@@ -1,0 +1,78 @@
+"""Twenty one-token mistakes in the formulas, each of which the tests must notice: ``make mutants``.
+
+Each mutant is made in a copy of the project, and the tests are run there until the first failure.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+TESTS = ["tests/test_anchors.py", "tests/test_seeds.py", "tests/test_oracle.py"]
+
+MUTANTS = [
+    ("terms/linear.py", "return 2 * rows * k * n", "return rows * k * n", "a multiply-add is one FLOP"),
+    ("terms/linear.py", "n * output_bytes", "n * input_bytes", "outputs at the width of inputs"),
+    ("terms/attention.py", "np.maximum(n_kv_heads / tp, 1.0)", "np.maximum(n_kv_heads, 1.0)", "KV heads not sharded"),
+    ("terms/attention.py", "np.maximum(n_kv_heads / tp, 1.0)", "np.minimum(n_kv_heads / tp, 1.0)", "min for max"),
+    ("terms/attention.py", "return n * (n + 1) / 2", "return n * n / 2", "s for s + 1 in the causal triangle"),
+    ("terms/attention.py", "window + new - 1", "window", "drafts do not widen the window"),
+    ("terms/experts.py", "** tokens", "** 1", "one token reaches the experts"),
+    ("terms/experts.py", "(1 - 1 / ep) ** top_k", "(1 - 1 / ep)", "one expert per token among ranks"),
+    ("terms/collectives.py", "return 2 * link, 2 * nic", "return link, nic", "an all-reduce is one gather"),
+    ("terms/collectives.py", "(n - g) / n * volume", "n / n * volume", "all copies leave the node"),
+    ("terms/collectives.py", "(1 - g / n) * volume / g", "(1 - g / n) * volume", "whole volume on every NIC"),
+    ("terms/roofline.py", "return work / (rate * efficiency)", "return work / rate", "no efficiency"),
+    ("combine.py", "np.maximum(memory, compute)", "memory + compute", "sum for max in a roofline"),
+    ("combine.py", "exposed * np.minimum(t_x, t_y)", "np.minimum(t_x, t_y)", "nothing is hidden"),
+    ("attention.py", "return (read + p.new) *", "return read *", "new tokens are not written to the cache"),
+    ("attention.py", "(m.kv_lora_rank + m.qk_rope_head_dim)", "m.kv_lora_rank", "no rotary part in the latent cache"),
+    ("mlp.py", "rows = p.new * m.top_k / p.ep", "rows = p.new / p.ep", "one expert per token"),
+    ("mlp.py", "resident=local * one", "resident=distinct * one", "only used experts are held"),
+    ("model.py", "tokens = p.new if p.decode else 1", "tokens = p.new", "logits of every prompt token"),
+    ("tile.py", "np.ceil(batch / (p.dp * m))", "np.floor(batch / (p.dp * m))", "the emptiest rank sets the pace"),
+    ("model.py", "m.vocab * m.hidden * width / p.tp", "m.vocab * m.hidden * width", "the embedding is not sharded"),
+    ("terms/capacity.py", "np.floor((budget", "np.ceil((budget", "a sequence that half fits"),
+    ("status.py", "m.n_heads % p.tp != 0", "m.n_heads % p.tp == 0", "the head rule upside down"),
+    (
+        "accounting.py",
+        "layer.count * options.micro_batches",
+        "layer.count",
+        "weights are read once for all micro-batches",
+    ),
+]
+
+
+def survives(file: str, old: str, new: str) -> bool:
+    """Whether the tests pass with one change."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy"
+        ignored = shutil.ignore_patterns(".*", "outputs", "dist", "build", "__pycache__")
+        shutil.copytree(ROOT, copy, ignore=ignored)
+        path = copy / "cheetah_xr" / file
+        text = path.read_text(encoding="utf-8")
+        if old not in text:
+            sys.exit(f"{file} has no {old!r}: bring the list of mutants up to date")
+        path.write_text(text.replace(old, new, 1), encoding="utf-8")
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *TESTS]
+        run = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
+        if run.returncode not in (0, 1):
+            sys.exit(f"{file}: the tests could not run:\n{run.stdout[-2000:]}")
+        return run.returncode == 0
+
+
+def main() -> None:
+    """Run every mutant and say which survive."""
+    survivors = 0
+    for number, (file, old, new, meaning) in enumerate(MUTANTS, 1):
+        alive = survives(file, old, new)
+        survivors += alive
+        print(f"{number:2} {'SURVIVES' if alive else 'caught  '} {file}: {meaning}", flush=True)
+    print(f"{len(MUTANTS) - survivors} of {len(MUTANTS)} mutants caught")
+    sys.exit(survivors > 0)
+
+
+if __name__ == "__main__":
+    main()
