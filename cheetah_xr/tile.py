@@ -74,7 +74,8 @@ def make_case(grid: Grid, inputs: Inputs, model: AnyModel, phase: str) -> Case:
         *_memory_conditions(options, requested, held),
     ]
     if options.on_infeasible == "clip":
-        batch = np.minimum(batch, p.dp * held.sequences)
+        fits = np.minimum(batch, p.dp * held.sequences)
+        batch = np.where(held.sequences < 1, batch, fits)  # what cannot run at all keeps the batch it was asked for
         p = replace(p, instance_tokens=batch * p.new / options.micro_batches)
         work = pass_work(model, precision, options, p)
     scales = _scales(options, p, batch)
