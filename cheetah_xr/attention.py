@@ -56,7 +56,7 @@ def kv_bytes_per_sequence(m: Architecture, group: LayerGroup, precision: Precisi
 
 def _visible(group: LayerGroup, options: Options, p: Pass) -> Num:
     if not p.decode and not options.causal:
-        return terms.uncausal_pairs(p.new, p.cached)
+        return terms.uncausal_pairs(p.new, p.cached, window=group.window, chunk=group.chunk)
     return terms.visible_pairs(p.new, p.before, window=group.window, chunk=group.chunk)
 
 

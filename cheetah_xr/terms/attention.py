@@ -53,9 +53,15 @@ def visible_pairs(new: Num, before: Num, *, window: Num | None = None, chunk: Nu
     return new * before + _full(new)
 
 
-def uncausal_pairs(new: Num, cached: Num) -> Num:
-    """(query, key) pairs of one sequence when every query sees every key."""
-    return new * (cached + new)
+def uncausal_pairs(new: Num, cached: Num, *, window: Num | None = None, chunk: Num | None = None) -> Num:
+    """(query, key) pairs of one sequence when a query sees the keys after it too: all, `window` of them, or its chunk."""
+    keys = cached + new
+    if window is not None:
+        return new * np.minimum(keys, window)
+    if chunk is not None:
+        in_whole_chunks = np.maximum(keys // chunk * chunk - cached, 0)
+        return in_whole_chunks * chunk + (new - in_whole_chunks) * (keys % chunk)
+    return new * keys
 
 
 def cache_read_decode(seq_len: Num, new: Num, *, window: Num | None = None, chunk: Num | None = None) -> Num:

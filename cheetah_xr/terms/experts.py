@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import betainc, gammaln
+from scipy.special import betainc
 
 from . import Num
 
@@ -35,16 +35,16 @@ def distinct_ranks(ep: Num, top_k: Num) -> Num:
     return ep * (1 - (1 - 1 / ep) ** top_k)
 
 
-def _log_choose(a: Num, k: Num) -> Num:
-    """log C(a, k) for real a; minus infinity where a < k."""
-    return gammaln(a + 1) - gammaln(np.maximum(a - k + 1, 0.0))
-
-
 def distinct_nodes(n_experts: Num, top_k: Num, nodes: Num, reachable: Num) -> Num:
     """Expected distinct nodes among a token's experts when it may reach `reachable` of `nodes` nodes.
 
-    M*(1 - C(Er - Er/M, k)/C(Er, k)) with Er = E*M/N (k! cancels); 3.63 for N=8, M=4, k=8, E=256.
+    M*(1 - C(Er - Er/M, k)/C(Er, k)) with Er = E*M/N; 3.63 for N=8, M=4, k=8, E=256. The quotient is the chance that k
+    draws without replacement all miss one node.
     """
     experts = n_experts * reachable / nodes
-    missed = np.exp(_log_choose(experts - experts / reachable, top_k) - _log_choose(experts, top_k))
-    return reachable * (1 - missed * (experts >= top_k))
+    elsewhere = experts - experts / reachable
+    missed: Num = 1.0
+    for drawn in range(int(np.max(top_k))):
+        chance = np.maximum(elsewhere - drawn, 0.0) / np.maximum(experts - drawn, 1.0)
+        missed = missed * chance ** (drawn < top_k)
+    return reachable * (1 - missed)
