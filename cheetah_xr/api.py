@@ -13,8 +13,8 @@ from .analysis.derive import DERIVED, derive
 from .axes import Axes
 from .breakdown import breakdown_of
 from .engine import evaluate_axes
-from .operations import operations_of
-from .specs import AnyModel, Model, Options, load_model
+from .operations import ANY_GPU, operations_of
+from .specs import AnyModel, Model, Options, SpecError, load_model, to_record
 from .variables import VARIABLES
 
 
@@ -30,7 +30,7 @@ def evaluate(
     dp: Any = 1,
     ep: Any = 1,
     efficiency: Any = "default",
-    options: Options | None = None,
+    options: Options | Mapping[str, Any] | None = None,
     overrides: Mapping[str, Any] | None = None,
     scales: Mapping[str, Any] | None = None,
     outputs: Sequence[str] | None = None,
@@ -89,11 +89,18 @@ def evaluate(
     axes = axes_of(model, gpu, precision, batch, seq_len, phase, tp, dp, ep, efficiency, options, overrides, scales)
     if outputs is None:
         return evaluate_axes(axes, None, dtype, max_bytes)
-    wanted = [outputs] if isinstance(outputs, str) else list(outputs)
+    wanted = _names(outputs)
     stored = stored_for(wanted)
     derived = [name for name in wanted if name in DERIVED]
     ds = evaluate_axes(axes, stored, dtype, max_bytes)
     return derive(ds, derived)[wanted] if derived else ds
+
+
+def _names(outputs: Any) -> list[str]:
+    names = [outputs] if isinstance(outputs, str) else outputs
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise SpecError(f"outputs: expected names of variables, got {outputs!r}")
+    return list(names)
 
 
 def stored_for(outputs: Sequence[str]) -> list[str]:
@@ -115,25 +122,46 @@ def axes_of(
     dp: Any = 1,
     ep: Any = 1,
     efficiency: Any = "default",
-    options: Options | None = None,
+    options: Options | Mapping[str, Any] | None = None,
     overrides: Mapping[str, Any] | None = None,
     scales: Mapping[str, Any] | None = None,
 ) -> Axes:
-    """Gather the arguments of :func:`evaluate` into one record."""
+    """Gather the arguments of :func:`evaluate` into one record, refusing what is not of their kind."""
+    chosen = to_record(Options, options, "options") if isinstance(options, Mapping) else options or Options()
+    if not isinstance(chosen, Options):
+        raise SpecError(f"options: expected Options or a mapping, got {options!r}")
+    for name, given in (("overrides", overrides), ("scales", scales)):
+        if given is not None and not isinstance(given, Mapping):
+            raise SpecError(f"{name}: expected a mapping from record.field to numbers, got {given!r}")
     return Axes(
-        model, gpu, precision, efficiency, phase, batch, seq_len, tp, dp, ep, options or Options(), overrides or {},
+        model, gpu, precision, efficiency, phase, batch, seq_len, tp, dp, ep, chosen, overrides or {},
         scales or {},
     )  # fmt: skip
 
 
-def breakdown(model: Any, gpu: Any, precision: Any = "bf16", *, batch: Any, seq_len: Any, **more: Any) -> xr.Dataset:
+def breakdown(
+    model: Any,
+    gpu: Any,
+    precision: Any = "bf16",
+    *,
+    batch: Any,
+    seq_len: Any,
+    phase: Any = "decode",
+    tp: Any = 1,
+    dp: Any = 1,
+    ep: Any = 1,
+    efficiency: Any = "default",
+    options: Options | Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    scales: Mapping[str, Any] | None = None,
+    max_bytes: float = 4e9,
+) -> xr.Dataset:
     """Break a pass down by kernel.
 
     Parameters
     ----------
-    model, gpu, precision, batch, seq_len
-        As in :func:`evaluate`, whose other arguments (phase, tp, dp, ep, efficiency, options, overrides, scales,
-        max_bytes) are taken too.
+    model, gpu, precision, batch, seq_len, phase, tp, dp, ep, efficiency, options, overrides, scales, max_bytes
+        As in :func:`evaluate`.
 
     Returns
     -------
@@ -155,11 +183,22 @@ def breakdown(model: Any, gpu: Any, precision: Any = "bf16", *, batch: Any, seq_
     >>> round(float(ds.time.sel(kernel="dense_mlp")) * 1e3, 3)
     3.367
     """
-    max_bytes = more.pop("max_bytes", 4e9)
-    return breakdown_of(axes_of(model, gpu, precision, batch, seq_len, **more), max_bytes)
+    axes = axes_of(model, gpu, precision, batch, seq_len, phase, tp, dp, ep, efficiency, options, overrides, scales)
+    return breakdown_of(axes, max_bytes)
 
 
-def operations(model: Any, phase: str = "prefill", seq_len: int = 1, **more: Any) -> xr.Dataset:
+def operations(
+    model: Any,
+    phase: str = "prefill",
+    seq_len: int = 1,
+    *,
+    precision: Any = "bf16",
+    batch: int = 1,
+    tp: int = 1,
+    dp: int = 1,
+    ep: int = 1,
+    options: Options | None = None,
+) -> xr.Dataset:
     """The ledger of one layer of each group, operation by operation, and of what stands outside the layers.
 
     Parameters
@@ -170,8 +209,10 @@ def operations(model: Any, phase: str = "prefill", seq_len: int = 1, **more: Any
         "prefill" or "decode".
     seq_len
         Prompt tokens (prefill) or cached context tokens (decode).
-    **more
-        precision ("bf16"), batch (1), tp, dp, ep (1), options (default: small operations counted as FLOPs).
+    precision, batch, tp, dp, ep
+        As in :func:`evaluate`.
+    options
+        Accounting options; by default small operations are counted as FLOPs.
 
     Returns
     -------
@@ -191,7 +232,9 @@ def operations(model: Any, phase: str = "prefill", seq_len: int = 1, **more: Any
     >>> int(ledger.flops.sel(operation="q_proj"))
     83886080
     """
-    return operations_of(model, phase, seq_len, **more)
+    chosen = options or Options(small_ops="flops")
+    axes = axes_of(model, ANY_GPU, precision, batch, seq_len, phase, tp, dp, ep, "ideal", chosen)
+    return operations_of(axes)
 
 
 def layouts(n_gpus: int, model: Any, options: Options | None = None) -> xr.Dataset:
@@ -228,8 +271,6 @@ def layouts(n_gpus: int, model: Any, options: Options | None = None) -> xr.Datas
 
 def layouts_of(n_gpus: int, model: AnyModel, options: Options) -> xr.Dataset:
     """Layouts for which no condition on model and layout applies."""
-    from .specs import SpecError
-
     if isinstance(n_gpus, bool) or not isinstance(n_gpus, (int, np.integer)) or n_gpus < 1:
         raise SpecError(f"n_gpus: expected a whole number of at least 1, got {n_gpus!r}")
     divisors = [n for n in range(1, n_gpus + 1) if n_gpus % n == 0]
@@ -238,20 +279,8 @@ def layouts_of(n_gpus: int, model: AnyModel, options: Options) -> xr.Dataset:
     tp = xr.DataArray([p[0] for p in pairs], dims=d.LAYOUT)
     ep = xr.DataArray([p[1] for p in pairs], dims=d.LAYOUT)
     free = options.model_copy(update={"on_infeasible": "ignore"})
-    one = axes_of(model, _ANY_GPU, batch=1, seq_len=1, tp=tp, dp=n_gpus // tp, ep=ep, efficiency="ideal", options=free)
+    one = axes_of(model, ANY_GPU, batch=1, seq_len=1, tp=tp, dp=n_gpus // tp, ep=ep, efficiency="ideal", options=free)
     status = evaluate_axes(one, ["status"], "float32", 4e9)["status"]
     valid = status.values == 0
     found = {name: (d.LAYOUT, values.values[valid]) for name, values in (("tp", tp), ("dp", n_gpus // tp), ("ep", ep))}
     return xr.Dataset(found)
-
-
-_ANY_GPU = {
-    "name": "any",
-    "memory_gb": 1.0,
-    "hbm_bandwidth": 1.0,
-    "peak_bf16": 1.0,
-    "link_bandwidth": 1.0,
-    "link_domain": 1,
-    "nic_bandwidth": 1.0,
-}
-"""An accelerator that knows every number a layout may need: validity does not depend on their values."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -13,11 +15,11 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from . import dims as d
-from .specs import Efficiency, Gpu, LumpedModel, Model, Options, Precision, Record, SpecError
+from .specs import Efficiency, Frozen, Gpu, LumpedModel, Model, Options, Precision, Record, SpecError
 
 Array = NDArray[Any]
 
-TYPES: dict[str, type[Record]] = {
+TYPES: dict[str, type[Frozen]] = {
     d.MODEL: Model,
     d.GPU: Gpu,
     d.PRECISION: Precision,
@@ -54,23 +56,24 @@ class Axes:
     scales: Mapping[str, Any] = field(default_factory=dict)
 
 
-def labelled_records(name: str, value: Any, load: Any) -> Labelled:
+def labelled_records(name: str, value: Any, load: Callable[[Any], Any]) -> Labelled:
     """One record, a list of them on a dim of the axis's name, or a DataArray of names on its own dim."""
     if isinstance(value, xr.DataArray):
         if value.ndim > 1:
             raise SpecError(f"{name}: a DataArray of names has one dim, got {value.dims}")
-        loaded = tuple(load(str(v)) for v in np.atleast_1d(value.values))
-        return Labelled(tuple(str(x) for x in value.dims), loaded)
-    if isinstance(value, (list, tuple, np.ndarray)):
-        if len(value) == 0:
-            raise SpecError(f"{name}: an axis needs at least one value, got an empty list")
-        loaded = tuple(load(v if not isinstance(v, np.str_) else str(v)) for v in value)
-        names = [label(r) for r in loaded]
-        twice = sorted({n for n in names if names.count(n) > 1})
-        if twice:
-            raise SpecError(f"{name}: {', '.join(twice)} given more than once")
-        return Labelled((name,), loaded)
-    return Labelled((), (load(value),))
+        names, dims = list(np.atleast_1d(value.values)), tuple(str(x) for x in value.dims)
+    elif isinstance(value, (str, Path, Mapping, Record)) or np.ndim(value) == 0:
+        return Labelled((), (load(value.item() if isinstance(value, np.ndarray) else value),))
+    else:
+        names, dims = list(value), (name,)
+    if len(names) == 0:
+        raise SpecError(f"{name}: an axis needs at least one value, got an empty list")
+    loaded = tuple(load(str(v) if isinstance(v, np.str_) else v) for v in names)
+    labels = [label(r) for r in loaded]
+    twice = sorted({n for n in labels if labels.count(n) > 1})
+    if twice and dims == (name,):
+        raise SpecError(f"{name}: {', '.join(twice)} given more than once")
+    return Labelled(dims, loaded)
 
 
 def check_phase(value: Any) -> str:
@@ -87,26 +90,31 @@ def label(record: Any) -> str:
 
 def _labelled(name: str, value: Any, dim: str) -> Labelled:
     """Numbers on the dim of their name, or a DataArray on its own dims."""
+    values = _as_numbers(name, value.values if isinstance(value, xr.DataArray) else value)
+    if values.size == 0:
+        raise SpecError(f"{name}: an axis needs at least one number, got an empty list")
     if isinstance(value, xr.DataArray):
-        return Labelled(tuple(str(x) for x in value.dims), _as_numbers(name, value.values))
-    if isinstance(value, (list, tuple, range, np.ndarray)):
-        values = _as_numbers(name, value)
-        if values.ndim != 1 or values.size == 0:
-            raise SpecError(f"{name}: an axis is a list of at least one number, got shape {values.shape}")
-        if len(np.unique(values)) != len(values):
-            raise SpecError(f"{name}: values of an axis are given once each, got {_short(value)}")
-        return Labelled((dim,), values)
-    return Labelled((), _as_numbers(name, value))
+        return Labelled(tuple(str(x) for x in value.dims), values)
+    if values.ndim == 0:
+        return Labelled((), values)
+    if values.ndim > 1:
+        raise SpecError(f"{name}: an axis is a list of numbers, got shape {values.shape}")
+    if len(np.unique(values)) != len(values):
+        raise SpecError(f"{name}: values of an axis are given once each, got {_short(value)}")
+    return Labelled((dim,), values)
 
 
 def _as_numbers(name: str, value: Any) -> Array:
+    """An array of finite numbers; text, booleans and None are refused."""
     try:
         values = np.asarray(value)
     except ValueError:
-        values = np.empty(0, dtype=object)
-    if values.dtype == bool or not np.issubdtype(values.dtype, np.number) or np.iscomplexobj(values):
+        values = np.empty(1, dtype=object)
+    if values.dtype == object and all(isinstance(v, int) and not isinstance(v, bool) for v in values.reshape(-1)):
+        raise SpecError(f"{name}: values above 2**53 are not exact, got {_short(value)}")
+    if values.size and (not np.issubdtype(values.dtype, np.number) or np.iscomplexobj(values)):
         raise SpecError(f"{name}: expected numbers, got {_short(value)}")
-    if not np.all(np.isfinite(values)):
+    if values.size and not np.all(np.isfinite(values)):
         raise SpecError(f"{name}: values must be finite, got {_short(value)}")
     return values
 
@@ -119,7 +127,7 @@ def _short(value: Any) -> str:
 def labelled_integers(name: str, value: Any, least: int | None) -> Labelled:
     """Whole numbers on the dim of their name, or on those of a DataArray."""
     found = _labelled(name, value, name)
-    values = np.asarray(found.values)
+    values = found.values
     if np.any(values != np.round(values)):
         raise SpecError(f"{name}: values must be whole numbers, got {_short(value)}")
     if least is not None and np.any(values < least):
@@ -134,8 +142,9 @@ def labelled_numbers(axes: Axes, given: Mapping[str, Labelled]) -> dict[str, Lab
     found: dict[str, Labelled] = {}
     for key, value in axes.overrides.items():
         record, name = _field(key, "overrides")
-        item = _labelled(key, value, name)
-        _validate(record, name, key, item)
+        item = _labelled(f"overrides: {key}", value, name)
+        for number in np.unique(item.values):
+            check_number(record, name, float(number), f"overrides: {key}")
         if record == d.MODEL:
             _check_models_have(name, key, given[d.MODEL])
         found[key] = item
@@ -145,14 +154,17 @@ def labelled_numbers(axes: Axes, given: Mapping[str, Labelled]) -> dict[str, Lab
             raise SpecError(f"scales: {key}: only gpu, precision and efficiency numbers can be scaled")
         if key in axes.overrides:
             raise SpecError(f"{key} is given in overrides and in scales")
-        item = _labelled(key, value, f"{name}_scale")
-        if np.any(np.asarray(item.values) <= 0):
+        item = _labelled(f"scales: {key}", value, f"{name}_scale")
+        if np.any(item.values <= 0):
             raise SpecError(f"scales: {key}: factors must be above 0, got {_short(value)}")
+        bases = {getattr(r, name) for r in given[record].values} - {None}
+        for base, factor in itertools.product(sorted(bases), np.unique(item.values)):
+            check_number(record, name, base * float(factor), f"scales: {key}: {base:g} x {factor:g}")
         found[f"scale:{key}"] = item
     return found
 
 
-def _field(key: str, what: str) -> tuple[str, str]:
+def _field(key: Any, what: str) -> tuple[str, str]:
     record, _, name = str(key).partition(".")
     if record not in TYPES:
         raise SpecError(f"{what}: key {key!r}: expected record.field with a record of {', '.join(TYPES)}")
@@ -165,7 +177,7 @@ def _field(key: str, what: str) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=256)
-def _adapter(cls: type[Record], name: str) -> TypeAdapter[Any]:
+def _adapter(cls: type[Frozen], name: str) -> TypeAdapter[Any]:
     info = cls.model_fields[name]
     annotation: Any = info.annotation
     for extra in info.metadata:
@@ -173,23 +185,16 @@ def _adapter(cls: type[Record], name: str) -> TypeAdapter[Any]:
     return TypeAdapter(annotation, config=ConfigDict(strict=True, allow_inf_nan=False))
 
 
-def _validate(record: str, name: str, key: str, item: Labelled) -> None:
-    """Each value must be one the record itself would accept."""
-    cls = TYPES[record]
-    if name not in cls.model_fields:
-        cls = LumpedModel
-    for number in np.unique(np.asarray(item.values, dtype=float)):
-        value: Any = int(number) if _is_whole(cls, name) and number == round(number) else float(number)
-        try:
-            _adapter(cls, name).validate_python(value)
-        except ValidationError as error:
-            message = error.errors(include_url=False)[0]["msg"]
-            raise SpecError(f"overrides: {key}: value {value!r}: {message[0].lower() + message[1:]}") from None
-
-
-def _is_whole(cls: type[Record], name: str) -> bool:
-    """Whether a field holds integers."""
-    return "int" in str(cls.model_fields[name].annotation)
+def check_number(record: str, name: str, number: float, where: str) -> None:
+    """A number must be one the record itself would accept."""
+    cls = TYPES[record] if name in TYPES[record].model_fields else LumpedModel
+    whole = "int" in str(cls.model_fields[name].annotation)
+    value: Any = int(number) if whole and number == round(number) else number
+    try:
+        _adapter(cls, name).validate_python(value)
+    except ValidationError as error:
+        message = error.errors(include_url=False)[0]["msg"]
+        raise SpecError(f"{where}: value {value!r}: {message[0].lower() + message[1:]}") from None
 
 
 def _check_models_have(name: str, key: str, models: Labelled) -> None:

@@ -13,9 +13,8 @@ from .accounting import priced
 from .axes import Axes
 from .combine import CAUSES
 from .dims import CAUSE, KERNEL
-from .engine import NONE, Engine, as_dataset, case_of, prepare
+from .engine import NONE, Engine, as_dataset, case_of, check_size, prepare
 from .rates import by_kernel, is_zero
-from .specs import SpecError
 from .status import CODES, lowest
 from .terms import Num
 from .tile import Case, pass_seconds
@@ -41,8 +40,7 @@ def breakdown_of(axes: Axes, max_bytes: float) -> xr.Dataset:
     engine = prepare(axes, ["step_time", "time_overhead", "status"], "float64")
     kernels = NAMES if axes.options.small_ops == "none" else (*NAMES[:-1], "small_ops", NAMES[-1])
     size = engine.grid.n_points * 8 * len(kernels) * len(COLUMNS)
-    if size > max_bytes:
-        raise SpecError(f"the breakdown has {size / 1e9:.1f} GB, above max_bytes = {max_bytes / 1e9:.1f} GB")
+    check_size(size, max_bytes, "the breakdown")
     ds = as_dataset(engine, engine.compute())
     dims = engine.grid.dims_of(EVERYTHING)
     shape = tuple(engine.grid.sizes[dim] for dim in dims)

@@ -141,7 +141,7 @@ def _options(pairs: list[str]) -> Options:
     found: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
-        if not equals:
+        if not (name and equals):
             raise SpecError(f"--option {pair!r}: expected NAME=VALUE, such as small_ops=memory")
         try:
             found[name] = YAML(typ="safe", pure=True).load(text)

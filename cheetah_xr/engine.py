@@ -277,14 +277,21 @@ def as_dataset(engine: Engine, values: Mapping[str, Array]) -> xr.Dataset:
     return ds.assign_attrs(dataset_attributes(engine))
 
 
+def check_size(nbytes: float, max_bytes: Any, what: str) -> None:
+    """Refuse what is larger than the caller allows."""
+    if isinstance(max_bytes, bool) or not isinstance(max_bytes, (int, float)) or not max_bytes > 0:
+        raise SpecError(f"max_bytes: expected a number of bytes above 0, got {max_bytes!r}")
+    if nbytes > max_bytes:
+        raise SpecError(
+            f"{what} has {nbytes / 1e9:.3g} GB, above max_bytes = {max_bytes / 1e9:.3g} GB; ask for fewer outputs, "
+            "raise max_bytes, or use run_sweep, which writes to disk"
+        )
+
+
 def evaluate_axes(axes: Axes, names: Sequence[str] | None, dtype: str, max_bytes: float) -> xr.Dataset:
     """Evaluate a grid in memory; see :func:`cheetah_xr.evaluate`."""
     engine = prepare(axes, names, dtype)
-    if engine.nbytes() > max_bytes:
-        raise SpecError(
-            f"the result has {engine.grid.n_points:,} points and {engine.nbytes() / 1e9:.1f} GB, above max_bytes = "
-            f"{max_bytes / 1e9:.1f} GB; ask for fewer outputs, raise max_bytes, or use run_sweep, which writes to disk"
-        )
+    check_size(engine.nbytes(), max_bytes, f"the result of {engine.grid.n_points:,} points")
     values = engine.compute()
     if "status" in values and np.any(values["status"] == CODES["clipped"]):
         warnings.warn("some batches do not fit in memory and run at max_batch (status clipped)", stacklevel=3)

@@ -65,7 +65,8 @@ def _advice(axes: Axes, ds: xr.Dataset, name: str) -> str:
         )
         return missing + _smallest_tp(axes)
     if name in ("tp_heads", "tp_kv_heads", "tp_width"):
-        return f"; valid tp: {', '.join(str(tp) for tp in _valid_tp(axes))}"
+        valid = ", ".join(str(tp) for tp in _valid_tp(axes))
+        return f"; valid tp: {valid}" if valid else "; no tp is valid with these options"
     if name in ("ep_layout", "etp_width"):
         found = layouts(n, load_model(axes.model), axes.options)
         same = found["ep"].values[found["tp"].values == axes.tp]

@@ -31,6 +31,11 @@ from .specs import (
 
 Array = NDArray[Any]
 
+BESIDE_GPU = ("hbm_bandwidth", "peak_bf16", "link_bandwidth", "memory_bytes", "tdp", "price_per_hour")
+BESIDE_MODEL = ("n_parameters", "n_parameters_active")
+BESIDE = (*BESIDE_GPU, *BESIDE_MODEL)
+"""Numbers of the records that stand beside their labels as coordinates."""
+
 FIELD_UNITS = {
     **dict.fromkeys(("hbm_bandwidth", "link_bandwidth", "link_pairwise", "nic_bandwidth"), "B/s"),
     **{f"peak_{t}": "FLOP/s" for t in ("fp32", "tf32", *COMPUTE_TYPES)},
@@ -91,6 +96,7 @@ def build(axes: Axes) -> Grid:
     for name in (d.BATCH, d.SEQ_LEN, *d.PARALLEL):
         given[name] = labelled_integers(name, getattr(axes, name), least=1 if name in d.PARALLEL else None)
     numbers = labelled_numbers(axes, given)
+    _check_dims(axes, given, numbers)
     user = [dim for item in (*given.values(), *numbers.values()) for dim in item.dims]
     named = {*d.LEADING, *d.TRAILING}
     order = d.canonical(tuple(dict.fromkeys(dim for dim in user if dim not in named)))
@@ -99,6 +105,23 @@ def build(axes: Axes) -> Grid:
     loops = {*given[d.MODEL].dims, *given[d.PHASE].dims}
     layout = tuple(sorted(dims, key=lambda dim: (dim not in loops, sizes[dim])))
     return _resolve(axes, given, numbers, dims, layout, sizes)
+
+
+def _check_dims(axes: Axes, given: Mapping[str, Labelled], numbers: Mapping[str, Labelled]) -> None:
+    """A DataArray's dim is its own, a new one, or an axis that is there and has the same labels."""
+    taken = {*TYPES, *given, *BESIDE, *FIELD_UNITS, "n_gpus"}
+    own = {name: item.dims for name, item in given.items()}
+    for name, item in {**given, **numbers}.items():
+        for dim in item.dims:
+            if dim in taken and dim != name and own.get(dim) != (dim,) and dim != name.rpartition(".")[2]:
+                raise SpecError(f"{name}: dim {dim!r} is the name of something else; give the DataArray another dim")
+    arrays = {n: getattr(axes, n) for n in given} | dict(axes.overrides) | dict(axes.scales)
+    for name, value in arrays.items():
+        for axis in map(str, value.dims) if isinstance(value, xr.DataArray) else ():
+            if axis in given and axis != name and axis in value.coords:
+                labels = [label(r) if axis in d.RECORDS else r for r in given[axis].values]
+                if value.coords[axis].values.tolist() != labels:
+                    raise SpecError(f"{name}: labels of dim {axis!r} differ from those of the axis")
 
 
 def _sizes(items: Mapping[str, Labelled]) -> dict[str, int]:
@@ -202,11 +225,11 @@ def _coords(
                     coords[str(key)] = (values.dims, values.values, dict(values.attrs))
     coords["n_gpus"] = _n_gpus(given[d.TP], given[d.DP])
     gpu = given[d.GPU]
-    for name in ("hbm_bandwidth", "peak_bf16", "link_bandwidth", "memory_bytes", "tdp", "price_per_hour"):
+    for name in BESIDE_GPU:
         column = [_nan(getattr(r, name)) for r in gpu.values]
         coords[name] = (gpu.dims, column if gpu.dims else column[0], {"units": FIELD_UNITS[name]})
     models = given[d.MODEL]
-    for name in ("n_parameters", "n_parameters_active"):
+    for name in BESIDE_MODEL:
         column = [float(getattr(m, name)) for m in models.values]
         coords[name] = (models.dims, column if models.dims else column[0], {"units": "1"})
     for key, item in numbers.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,35 +12,24 @@ from .axes import Axes
 from .dims import OPERATION
 from .engine import case_of
 from .grid import build
-from .specs import Options, SpecError
+from .specs import COMPUTE_TYPES, SpecError
 from .status import CODES, lowest
 
-_GPU = {
+ANY_GPU = {
     "name": "any",
     "memory_gb": 1.0,
     "hbm_bandwidth": 1.0,
-    **{f"peak_{t}": 1.0 for t in ("bf16", "fp16", "fp8", "fp4", "int8")},
+    **{f"peak_{t}": 1.0 for t in COMPUTE_TYPES},
     "link_bandwidth": 1.0,
     "link_domain": 1,
     "nic_bandwidth": 1.0,
 }
+"""An accelerator that knows every number: work and validity do not depend on their values."""
 
 
-def operations_of(
-    model: Any,
-    phase: str,
-    seq_len: int,
-    *,
-    precision: Any = "bf16",
-    batch: int = 1,
-    tp: int = 1,
-    dp: int = 1,
-    ep: int = 1,
-    options: Options | None = None,
-) -> xr.Dataset:
+def operations_of(axes: Axes) -> xr.Dataset:
     """Ledger of one pass; see :func:`cheetah_xr.operations`."""
-    chosen = (options or Options(small_ops="flops")).model_copy(update={"on_infeasible": "ignore"})
-    grid = build(Axes(model, _GPU, precision, "ideal", phase, batch, seq_len, tp, dp, ep, chosen))
+    grid = build(replace(axes, options=axes.options.model_copy(update={"on_infeasible": "ignore"})))
     if grid.dims:
         raise SpecError(f"operations: one pass at a time; {', '.join(grid.dims)} has more than one value")
     with np.errstate(all="ignore"):
@@ -65,4 +55,4 @@ def operations_of(
             "count": (OPERATION, np.array([layer.count for layer, _ in layers], dtype=np.int64)),
         },
     )
-    return ds.assign_attrs(phase=phase, seq_len=seq_len, batch=batch)
+    return ds.assign_attrs(phase=axes.phase, seq_len=axes.seq_len, batch=axes.batch)

@@ -53,9 +53,20 @@ def make_job(source: str | Path | Sweep, store: str | Path | None = None) -> Job
         Naming file, key, value and what is allowed.
     """
     sweep = load_sweep(source)
-    engine = prepare(sweep.axes(), sweep.outputs)
+    try:
+        engine = prepare(sweep.axes(), sweep.outputs)
+        _check_compare(sweep, engine)
+    except SpecError as error:
+        raise SpecError(f"{sweep.name if isinstance(source, Sweep) else source}: {error}") from None
     path = Path(store) if store is not None else Path("outputs") / f"{sweep.name}.zarr"
     return Job(sweep, engine, cut(engine.grid), path)
+
+
+def _check_compare(sweep: Sweep, engine: Engine) -> None:
+    """The axis along which a sweep's answer is compared must be one of its axes, or stand beside one."""
+    along = {name: coord[0] for name, coord in engine.grid.coords.items() if len(coord[0]) == 1}
+    if sweep.compare is not None and sweep.compare not in along:
+        raise SpecError(f"compare: {sweep.compare!r} is not along an axis of the sweep; possible: {', '.join(along)}")
 
 
 def run_sweep(

@@ -81,7 +81,7 @@ def prepare_store(path: Path, engine: Engine, blocks: Blocks, *, resume: bool, o
     """
     parts = fingerprint_parts(engine, blocks)
     if path.exists():
-        if not (path / "zarr.json").is_file():
+        if not is_result(path):
             raise SpecError(f"{path}: exists and is not a result of a sweep; choose another --store")
         if overwrite:
             shutil.rmtree(path)
@@ -94,8 +94,16 @@ def prepare_store(path: Path, engine: Engine, blocks: Blocks, *, resume: bool, o
     return set()
 
 
+def is_result(path: Path) -> bool:
+    """Whether a folder holds a result of a sweep, whole or not."""
+    return (path / "zarr.json").is_file() and (path / MARKERS / "zarr.json").is_file()
+
+
 def _check_same(path: Path, parts: Mapping[str, str]) -> None:
-    theirs = json.loads(_root(path).attrs.get("fingerprint_parts", "{}"))  # type: ignore[arg-type]
+    try:
+        theirs = json.loads(str(_root(path).attrs.get("fingerprint_parts", "{}")))
+    except (ValueError, KeyError) as error:
+        raise SpecError(f"{path}: its metadata cannot be read ({error}); use --overwrite to start again") from None
     different = [name for name, value in parts.items() if theirs.get(name) != value]
     if different:
         raise SpecError(
@@ -148,6 +156,10 @@ def _create(path: Path, engine: Engine, blocks: Blocks, parts: Mapping[str, str]
         compressors=None,
         dimension_names=["block"],
     )
+    with warnings.catch_warnings():
+        # Readers find everything in one file; Zarr notes that version 3 has no final word on it yet.
+        warnings.filterwarnings("ignore", message=".*Consolidated metadata.*")
+        zarr.consolidate_metadata(building)
     building.rename(path)
 
 
@@ -204,7 +216,7 @@ def open_result(path: str | Path) -> xr.Dataset:
     >>> ds = cx.open_result("outputs/qwen3-32b-h100.zarr")  # doctest: +SKIP
     """
     folder = Path(path)
-    if not (folder / "zarr.json").is_file() or not (folder / MARKERS / "zarr.json").is_file():
+    if not is_result(folder):
         raise SpecError(f"{folder}: no result of a sweep there")
     ds: xr.Dataset = xr.open_zarr(folder, consolidated=False, chunks={}, decode_timedelta=False)
     for variable in ds.variables.values():

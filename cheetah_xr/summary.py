@@ -8,7 +8,6 @@ import xarray as xr
 from .analysis.derive import DERIVED, derive
 from .dims import LEADING, PARALLEL, PHASE, RECORDS, TRAILING
 from .run import Job
-from .specs import SpecError
 from .status import BOTTLENECKS, CODES
 from .store import open_result
 
@@ -59,8 +58,6 @@ def best_point(values: xr.DataArray) -> str:
 def best_along(values: xr.DataArray, axis: str) -> str:
     """The best value of a metric for every value of an axis (or of a coordinate along one)."""
     metric = str(values.name)
-    if axis not in values.coords or values[axis].ndim != 1:
-        raise SpecError(f"compare: {axis!r} is not an axis of the sweep; axes: {', '.join(map(str, values.dims))}")
     dim = values[axis].dims[0]
     others = [d for d in values.dims if d != dim]
     best = values.min(others) if metric in LOWER_IS_BETTER else values.max(others)

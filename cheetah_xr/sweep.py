@@ -7,20 +7,21 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import xarray as xr
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from .analysis.derive import DERIVED
-from .api import axes_of
 from .axes import Axes
-from .dims import LAYOUT
+from .dims import LAYOUT, PARALLEL
 from .specs import (
+    Frozen,
     Options,
     Record,
     SpecError,
-    allowed_keys,
-    explain,
+    check_length,
+    list_efficiencies,
     list_gpus,
     list_models,
+    list_precisions,
     read_yaml,
     sweep_path,
     to_record,
@@ -28,24 +29,45 @@ from .specs import (
 from .variables import VARIABLES
 
 Name = str | dict[str, Any]
-Names = Name | list[Name]
-Values = int | float | list[int | float] | dict[str, Any]
-Layouts = dict[str, list[int]]
+Names = Annotated[Name | list[Name], Field(description="a name, a mapping, {catalogue: all}, or a list of names")]
+Values = Annotated[
+    int | float | list[int | float] | dict[str, Any],
+    Field(description="a number, a list of numbers, or a range {min, max, num, spacing: linear|log}"),
+]
 
 DEFAULT_OUTPUTS = ("step_time", "bottleneck", "status")
+LISTS = {
+    "model": list_models,
+    "gpu": list_gpus,
+    "precision": list_precisions,
+    "efficiency": list_efficiencies,
+}
 
 
-class Range(Record):
-    """``{min, max, num, spacing: linear|log, integers: true}``: a range of an axis."""
+class Range(Frozen):
+    """``{min, max, num, spacing: linear|log}``: a range of an axis."""
 
-    name: str = "range"
-    min: Annotated[float, Field(gt=0)]
+    min: Annotated[float, Field(gt=0, le=2**53)]
     max: Annotated[float, Field(gt=0)]
     num: Annotated[int, Field(ge=1, le=10_000_000)]
     spacing: Literal["linear", "log"] = "linear"
 
+    @model_validator(mode="after")
+    def _ascending(self) -> Range:
+        if self.min > self.max:
+            raise ValueError(f"min {self.min:g} is above max {self.max:g}")
+        return self
+
     def values(self, *, integers: bool) -> list[Any]:
-        """The values, ascending; whole numbers are rounded and each is kept once."""
+        """The values, ascending; whole numbers are rounded and each is kept once.
+
+        Raises
+        ------
+        SpecError
+            For whole numbers above 2**53.
+        """
+        if integers and self.max > 2**53:
+            raise SpecError(f"max {self.max:g} is above 2**53, the largest exact whole number")
         space = np.linspace if self.spacing == "linear" else np.geomspace
         values = space(self.min, self.max, self.num)
         found = np.unique(np.round(values).astype(np.int64)) if integers else np.unique(values)
@@ -55,24 +77,28 @@ class Range(Record):
 class Sweep(Record):
     """One batch run: axes, fixed values, options and stored outputs.
 
-    After a run the best point by the metric ``headline`` is shown, and its best along the axis ``compare``.
-
-    ``layout`` gives tp, dp and ep together, as lists of equal length on one axis, in place of the three keys.
+    ``layout`` gives tp, dp and ep together, as lists of equal length on one axis, in place of the three keys. After a
+    run the best point by the metric ``headline`` is shown, and its best along the axis ``compare``.
     """
 
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
     title: str
     question: str
     model: Names
     gpu: Names
     precision: Names = "bf16"
     efficiency: Names = "default"
-    phase: Literal["prefill", "decode"] | list[Literal["prefill", "decode"]] = "decode"
+    phase: Literal["prefill", "decode"] | list[Literal["prefill", "decode"]] = Field(
+        "decode", description="prefill, decode, or a list of both"
+    )
     batch: Values
     seq_len: Values
     tp: Values = 1
     dp: Values = 1
     ep: Values = 1
-    layout: Layouts | None = None
+    layout: dict[str, list[int]] | None = Field(
+        None, description="lists of equal length of whole numbers under tp, dp and ep"
+    )
     options: dict[str, Any] = Field(default_factory=dict)
     overrides: dict[str, Values] = Field(default_factory=dict)
     scales: dict[str, Values] = Field(default_factory=dict)
@@ -85,7 +111,8 @@ class Sweep(Record):
     def _known_outputs(cls, outputs: list[str]) -> list[str]:
         unknown = [name for name in outputs if name not in VARIABLES]
         if unknown or not outputs:
-            raise ValueError(f"outputs: unknown variable {', '.join(unknown)}; known: {', '.join(VARIABLES)}")
+            what = f"unknown variable {', '.join(unknown)}" if unknown else "at least one variable is needed"
+            raise ValueError(f"outputs: {what}; known: {', '.join(VARIABLES)}")
         return outputs
 
     @field_validator("headline")
@@ -95,50 +122,73 @@ class Sweep(Record):
             raise ValueError(f"headline: unknown metric {headline!r}; known: {', '.join(DERIVED)}")
         return headline
 
+    @field_validator("layout")
+    @classmethod
+    def _whole_layout(cls, layout: dict[str, list[int]] | None) -> dict[str, list[int]] | None:
+        if layout is None:
+            return None
+        lengths = {len(values) for values in layout.values()}
+        if set(layout) - set(PARALLEL) or len(lengths) != 1 or 0 in lengths:
+            raise ValueError(f"layout: expected lists of equal length, not empty, under tp, dp and ep, got {layout}")
+        return layout
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Sweep:
+        both = [name for name in PARALLEL if self.layout is not None and name in self.model_fields_set]
+        if both:
+            raise ValueError(f"layout and {', '.join(both)} are both given; layout holds tp, dp and ep together")
+        phases = [self.phase] if isinstance(self.phase, str) else self.phase
+        metric = DERIVED[self.headline]
+        if metric.phase is not None and metric.phase not in phases:
+            raise ValueError(f"headline: {self.headline} needs the {metric.phase} phase; phase is {', '.join(phases)}")
+        missing = [need for need in metric.needs if need in VARIABLES and need not in self.outputs]
+        if missing and "headline" in self.model_fields_set:
+            raise ValueError(f"headline: {self.headline} needs {', '.join(missing)} among the outputs")
+        return self
+
     def axes(self) -> Axes:
         """The axes as :func:`cheetah_xr.evaluate` takes them.
 
         Raises
         ------
         SpecError
-            Naming sweep, key, value and what is allowed.
+            Naming key, value and what is allowed.
         """
-        where = f"sweep {self.name}"
-        options = to_record(Options, self.options, f"{where}: options")
-        layout = {name: self._values(name, integers=True) for name in ("tp", "dp", "ep")}
+        options = to_record(Options, self.options, "options")
+        layout: dict[str, Any] = {name: self._values(name) for name in PARALLEL}
         if self.layout is not None:
-            if set(self.layout) - set(layout) or len({len(v) for v in self.layout.values()}) != 1:
-                raise SpecError(f"{where}: layout: expected lists of equal length under tp, dp and ep")
             layout |= {name: xr.DataArray(values, dims=LAYOUT) for name, values in self.layout.items()}
-        return axes_of(
-            self._names("model", list_models()),
-            self._names("gpu", list_gpus()),
-            self.precision,
-            self._values("batch", integers=True),
-            self._values("seq_len", integers=True),
-            self.phase,
-            efficiency=self.efficiency,
+        return Axes(
+            **{kind: self._names(kind) for kind in LISTS},
+            batch=self._values("batch"),
+            seq_len=self._values("seq_len"),
+            phase=self.phase,
             options=options,
-            overrides={k: _expand(v, f"{where}: overrides.{k}", False) for k, v in self.overrides.items()},
-            scales={k: _expand(v, f"{where}: scales.{k}", False) for k, v in self.scales.items()},
+            overrides={k: _expand(v, f"overrides.{k}", False) for k, v in self.overrides.items()},
+            scales={k: _expand(v, f"scales.{k}", False) for k, v in self.scales.items()},
             **layout,
         )
 
-    def _values(self, name: str, *, integers: bool) -> Any:
-        return _expand(getattr(self, name), f"sweep {self.name}: {name}", integers)
+    def _values(self, name: str) -> Any:
+        return _expand(getattr(self, name), name, True)
 
-    def _names(self, kind: str, known: list[str]) -> Any:
+    def _names(self, kind: str) -> Any:
         """`{catalogue: all}` is every item of the catalogue."""
         value = getattr(self, kind)
         if isinstance(value, dict) and "catalogue" in value:
             if value != {"catalogue": "all"}:
-                raise SpecError(f"sweep {self.name}: {kind}: expected {{catalogue: all}}, got {value!r}")
-            return known
+                raise SpecError(f"{kind}: expected {{catalogue: all}}, got {value!r}")
+            return LISTS[kind]()
         return value
 
 
 def _expand(value: Any, where: str, integers: bool) -> Any:
-    return to_record(Range, value, where).values(integers=integers) if isinstance(value, dict) else value
+    if not isinstance(value, dict):
+        return value
+    try:
+        return to_record(Range, value, where).values(integers=integers)
+    except SpecError as error:
+        raise error if str(error).startswith(where) else SpecError(f"{where}: {error}") from None
 
 
 def load_sweep(source: str | Path | Sweep) -> Sweep:
@@ -151,13 +201,18 @@ def load_sweep(source: str | Path | Sweep) -> Sweep:
     """
     if isinstance(source, Sweep):
         return source
+    if not isinstance(source, (str, Path)) or not str(source):
+        raise SpecError(f"sweep {source!r}: expected a path, a name, or a Sweep")
     path = Path(source)
-    if not path.exists():
+    check_length("sweep", path)
+    if not path.is_file():
         path = sweep_path(str(source))
     data = read_yaml(path)
     if not isinstance(data, dict):
         raise SpecError(f"{path}: expected a mapping of keys to values, got {type(data).__name__}")
+    sweep = to_record(Sweep, {"name": path.stem, **data}, str(path))
     try:
-        return Sweep.model_validate({"name": path.stem, **data})
-    except ValidationError as error:
-        raise SpecError(explain(error, str(path), allowed_keys(Sweep))) from None
+        sweep.axes()
+    except SpecError as error:
+        raise SpecError(f"{path}: {error}") from None
+    return sweep

@@ -40,8 +40,19 @@ DEFAULT_OPTIONS = {
 }
 
 INVALID = (
-    "workload_below_one", "tp_heads", "tp_kv_heads", "tp_width", "wide_tp", "ep_layout", "ep_dense", "etp_width",
-    "expert_comm_needs_dp1", "seq_beyond_max", "no_peak", "no_link", "no_nic",
+    "workload_below_one",
+    "tp_heads",
+    "tp_kv_heads",
+    "tp_width",
+    "wide_tp",
+    "ep_layout",
+    "ep_dense",
+    "etp_width",
+    "expert_comm_needs_dp1",
+    "seq_beyond_max",
+    "no_peak",
+    "no_link",
+    "no_nic",
 )
 
 PARTS = ("compute", "weights", "kv", "activations", "communication", "overhead")
@@ -98,6 +109,8 @@ def attention_parameters(model, group):
         count = d * head_dim * (2 * heads + 2 * kv_heads)
         if model.get("qkv_bias"):
             count += head_dim * (heads + 2 * kv_heads)
+        if model.get("o_bias"):
+            count += d
         if model.get("qk_norm"):
             count += 2 * head_dim
         return count
@@ -447,8 +460,17 @@ def mlp_kernels(case, group):
             width = model["shared_intermediate"] / case.shared_tp
             kernels.append(mlp_kernel(case, "shared_experts", "shared_experts", r * T, width, matrices(model)))
         width = model["expert_intermediate"] / case.etp
-        kernels.append(mlp_kernel(case, "routed_experts", "experts", case.routed_tokens(), width, matrices(model),
-                                  copies=distinct_experts(case)))
+        kernels.append(
+            mlp_kernel(
+                case,
+                "routed_experts",
+                "experts",
+                case.routed_tokens(),
+                width,
+                matrices(model),
+                copies=distinct_experts(case),
+            )
+        )
     if case.options["small_ops"] != "none":
         kernels.append(mlp_small_ops(case, group))
     return kernels
@@ -761,7 +783,9 @@ def pass_time(case, work, batch):
     options, efficiency = case.options, case.efficiency
     total = nothing()
     for layer in work.layers:
-        inner = mix(components_share(case, layer.components), collectives_share(case, layer.exchange), options["overlap_ep"])
+        inner = mix(
+            components_share(case, layer.components), collectives_share(case, layer.exchange), options["overlap_ep"]
+        )
         outer = mix(inner, collectives_share(case, layer.rest), options["overlap_tp"])
         total = added(total, scaled(outer, layer.count))
     for component, collectives in work.tail:
@@ -773,8 +797,12 @@ def pass_time(case, work, batch):
 
 def bottleneck_of(share):
     memory = share["weights"] + share["kv"] + share["activations"]
-    resources = [("compute", share["compute"]), ("memory", memory), ("communication", share["communication"]),
-                 ("overhead", share["overhead"])]
+    resources = [
+        ("compute", share["compute"]),
+        ("memory", memory),
+        ("communication", share["communication"]),
+        ("overhead", share["overhead"]),
+    ]
     name = max(resources, key=lambda item: item[1])[0]  # the first of equal ones
     if name == "memory":
         name = max(("weights", "kv", "activations"), key=lambda cause: share[cause])
@@ -809,8 +837,9 @@ def weight_bytes(case):
 def kv_bytes_per_sequence(case):
     if is_lumped(case.model):
         return (case.seq_len + case.cached) * lumped_kv_bytes_per_token(case)
-    return sum(group["count"] * kv_tokens_held(case, group) * kv_bytes_per_token(case, group)
-               for group in case.model["groups"])
+    return sum(
+        group["count"] * kv_tokens_held(case, group) * kv_bytes_per_token(case, group) for group in case.model["groups"]
+    )
 
 
 def memory_budget(case, weights):

@@ -3,6 +3,7 @@
 from .catalogue import (
     AnyModel,
     catalogue_root,
+    check_length,
     list_efficiencies,
     list_gpus,
     list_models,
@@ -19,7 +20,7 @@ from .gpu import COMPUTE_TYPES, Gpu
 from .model import LayerGroup, LumpedModel, Model
 from .options import Options
 from .precision import GEMM_CLASSES, WEIGHT_CLASSES, Precision
-from .record import Record, SpecError, allowed_keys, explain, read_yaml, to_record
+from .record import Frozen, Record, SpecError, allowed_keys, explain, read_yaml, to_record
 
 __all__ = [
     "COLLECTIVES",
@@ -29,6 +30,7 @@ __all__ = [
     "WEIGHT_CLASSES",
     "AnyModel",
     "Efficiency",
+    "Frozen",
     "Gpu",
     "LayerGroup",
     "LumpedModel",
@@ -39,6 +41,7 @@ __all__ = [
     "SpecError",
     "allowed_keys",
     "catalogue_root",
+    "check_length",
     "explain",
     "list_efficiencies",
     "list_gpus",

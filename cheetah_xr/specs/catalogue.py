@@ -148,6 +148,7 @@ def _read(kind: str, source: Source) -> tuple[dict[str, Any], str, str]:
     if not isinstance(source, (str, Path)) or not str(source):
         raise SpecError(f"{kind} {source!r}: expected a catalogue name, a path, a mapping or a record")
     path = Path(source)
+    check_length(kind, path)
     if not (isinstance(source, Path) or path.suffix or "/" in source) or _NAME.fullmatch(str(source).lower()):
         path = _named(kind, str(source), catalogue_root() / "specs" / FOLDERS[kind], _names(kind))
     if path.is_dir():
@@ -158,8 +159,16 @@ def _read(kind: str, source: Source) -> tuple[dict[str, Any], str, str]:
     return dict(data), str(path), path.parent.name if path.name == "config.json" else path.stem
 
 
+def check_length(kind: str, path: Path) -> None:
+    """Refuse a name or path no file system takes."""
+    longest = max((len(part) for part in path.parts), default=0)
+    if longest > 255 or len(str(path)) > 4000:
+        raise SpecError(f"{kind}: a name of {longest:,} characters; a file name has at most 255")
+
+
 def _named(kind: str, name: str, folder: Path, names: list[str]) -> Path:
     """Path of a catalogue item; an existing file of that name in the working folder wins over an unknown name."""
+    check_length(kind, Path(name))
     if name.lower() in names:
         return folder / f"{name.lower()}.yaml"
     if Path(name).exists():
@@ -177,8 +186,19 @@ def _read_json(path: Path) -> Any:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise SpecError(f"{path}: larger than {MAX_FILE_BYTES:,} bytes; a config.json is a few kilobytes")
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once_each)
     except OSError as error:
         raise SpecError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError as error:
+    except SpecError as error:
+        raise SpecError(f"{path}: {error}") from None
+    except (ValueError, RecursionError) as error:
         raise SpecError(f"{path}: is not valid JSON: {error}") from None
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; a key given twice is an error, as in YAML."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise SpecError(f"key {next(n for n in names if names.count(n) > 1)!r} is given twice")
+    return found

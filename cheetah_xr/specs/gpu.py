@@ -32,6 +32,8 @@ class Gpu(Record):
         "price_usd_per_hour": ("price_per_hour", 1.0),
     }
 
+    filled: ClassVar[frozenset[str]] = frozenset({"memory_label_bytes", "memory_reported_bytes"})
+
     vendor: str = ""
     memory_label_bytes: Positive | None = None
     memory_reported_bytes: Positive | None = None

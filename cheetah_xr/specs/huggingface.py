@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from .record import SpecError
 
-GQA_FAMILIES = {"llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe"}
-MLA_FAMILIES = {"deepseek_v3"}
 MOE_FAMILIES = {"mixtral", "qwen3_moe", "deepseek_v3"}
-SUPPORTED = sorted(GQA_FAMILIES | MLA_FAMILIES)
+SUPPORTED = sorted({"llama", "mistral", "qwen2", "qwen3"} | MOE_FAMILIES)
 
 NOT_STRUCTURAL = {
     # numerics, tokens, training and bookkeeping: no effect on work, bytes or parameters
@@ -19,27 +18,66 @@ NOT_STRUCTURAL = {
     *("rope_scaling", "rope_theta", "rope_parameters", "routed_scaling_factor", "router_aux_loss_coef", "scoring_func"),
     *("torch_dtype", "dtype", "transformers_version", "use_cache", "max_window_layers", "aux_loss_alpha", "seq_aux"),
     *("ep_size", "n_group", "topk_group", "topk_method", "router_jitter_noise", "_name_or_path", "quantization_config"),
-    *("attention_bias_o", "original_max_position_embeddings"),
+    *("original_max_position_embeddings", "use_mrope"),
 }
+EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts")
+EXPERT_FIELDS = {
+    *(*EXPERT_COUNTS, "num_experts_per_tok", "moe_intermediate_size", "n_shared_experts", "decoder_sparse_step"),
+    *("mlp_only_layers", "first_k_dense_replace", "moe_layer_freq", "shared_expert_intermediate_size"),
+}
+MLA_FIELDS = {"kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"}
 STRUCTURAL = {
     *("hidden_size", "vocab_size", "tie_word_embeddings", "max_position_embeddings", "num_hidden_layers"),
     *("num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size", "attention_bias", "mlp_bias"),
-    *("sliding_window", "use_sliding_window", "num_experts", "num_local_experts", "n_routed_experts"),
-    *("num_experts_per_tok", "moe_intermediate_size", "n_shared_experts", "decoder_sparse_step", "mlp_only_layers"),
-    *("first_k_dense_replace", "moe_layer_freq", "num_nextn_predict_layers", "kv_lora_rank", "q_lora_rank"),
-    *("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "layer_types"),
+    *("sliding_window", "use_sliding_window", "num_nextn_predict_layers", "layer_types", "qkv_bias", "use_qk_norm"),
+    *EXPERT_FIELDS,
+    *MLA_FIELDS,
 }
-
 SINGLE_VALUES: dict[str, Any] = {
     "moe_layer_freq": 1,
     "decoder_sparse_step": 1,
     "mlp_only_layers": [],
     "mlp_bias": False,
+    "shared_expert_intermediate_size": 0,
 }
 """Structural fields of which only one value is understood."""
 
 
-def model_fields(config: Mapping[str, Any], where: str) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Config:
+    """A config with what to call it in errors."""
+
+    fields: Mapping[str, Any]
+    where: str
+
+    def fail(self, message: str) -> SpecError:
+        """An error of this config."""
+        return SpecError(f"{self.where}: {message}")
+
+    def given(self, name: str) -> bool:
+        """Whether a field is there and not null."""
+        return self.fields.get(name) is not None
+
+    def whole(self, *names: str, least: int = 1) -> int:
+        """A whole number under the one of several spellings that is given."""
+        found = [n for n in names if self.given(n)]
+        if len(found) != 1:
+            what = "is missing" if not found else f"is given as {' and '.join(found)}"
+            raise self.fail(f"field {' or '.join(names)} {what}")
+        value = self.fields[found[0]]
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise self.fail(f"field {found[0]} has value {value!r}: expected a whole number of at least {least}")
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        """A true or false; null and absent are the default."""
+        value = self.fields.get(name)
+        if value is not None and not isinstance(value, bool):
+            raise self.fail(f"field {name} has value {value!r}: expected true or false")
+        return default if value is None else value
+
+
+def model_fields(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Translate a config's fields to those of :class:`~cheetah_xr.specs.model.Model`.
 
     Raises
@@ -47,86 +85,106 @@ def model_fields(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     SpecError
         For an unsupported ``model_type``, an unknown field, or one that is missing or contradictory, by name.
     """
-    family = config.get("model_type")
+    config = Config(fields, where)
+    family = fields.get("model_type")
     if family not in SUPPORTED:
-        raise SpecError(f"{where}: model_type {family!r} is not supported; supported: {', '.join(SUPPORTED)}")
-    unknown = sorted(set(config) - NOT_STRUCTURAL - STRUCTURAL)
-    if unknown:
-        raise SpecError(
-            f"{where}: unknown fields {', '.join(unknown)}: they may change the architecture; remove those that do not"
-        )
-    for name, allowed in SINGLE_VALUES.items():
-        if config.get(name, allowed) != allowed:
-            raise SpecError(f"{where}: {name} {config[name]!r} is not supported; supported: {allowed!r}")
-    types = config.get("layer_types")
-    if types is not None and set(types) != {"full_attention"}:
-        raise SpecError(f"{where}: layer_types {sorted(set(types))} is not supported; supported: full_attention")
-    attention, kind = _attention(config, str(family), where)
-    mlp, groups = _mlp(config, str(family), where)
+        raise config.fail(f"model_type {family!r} is not supported; supported: {', '.join(SUPPORTED)}")
+    _check_understood(config, str(family))
+    attention, kind = _attention(config, str(family))
+    mlp, groups = _mlp(config, str(family))
+    longest = (
+        {"max_seq_len": config.whole("max_position_embeddings")} if config.given("max_position_embeddings") else {}
+    )
     return {
-        "hidden": _need(config, where, "hidden_size"),
-        "vocab": _need(config, where, "vocab_size"),
-        "tie_embeddings": bool(config.get("tie_word_embeddings", False)),
-        "max_seq_len": config.get("max_position_embeddings"),
-        "n_heads": _need(config, where, "num_attention_heads"),
+        "hidden": config.whole("hidden_size"),
+        "vocab": config.whole("vocab_size"),
+        "tie_embeddings": config.flag("tie_word_embeddings", False),
+        "n_heads": config.whole("num_attention_heads"),
+        **longest,
         **attention,
         **mlp,
         "groups": [{**group, **kind} for group in groups if group["count"]],
     }
 
 
-def _need(config: Mapping[str, Any], where: str, *names: str) -> Any:
-    """The one of several spellings that is given."""
-    given = [n for n in names if config.get(n) is not None]
-    if len(given) != 1:
-        what = "is missing" if not given else f"is given as {' and '.join(given)}"
-        raise SpecError(f"{where}: field {' or '.join(names)} {what}")
-    return config[given[0]]
+def _check_understood(config: Config, family: str) -> None:
+    """Refuse what is unknown, belongs to another family, or has a value this version does not price."""
+    unknown = sorted(str(name) for name in config.fields if name not in NOT_STRUCTURAL | STRUCTURAL)
+    if unknown:
+        raise config.fail(
+            f"unknown fields {', '.join(unknown)}: they may change the architecture; remove those that do not"
+        )
+    foreign = (set() if family in MOE_FAMILIES else EXPERT_FIELDS) | (set() if family == "deepseek_v3" else MLA_FIELDS)
+    stray = sorted(name for name in foreign if config.fields.get(name) not in (None, 0, []))
+    if stray:
+        raise config.fail(f"fields {', '.join(stray)} do not belong to model_type {family!r}")
+    for name, allowed in SINGLE_VALUES.items():
+        if config.given(name) and config.fields[name] != allowed:
+            raise config.fail(f"{name} {config.fields[name]!r} is not supported; supported: {allowed!r}")
+    types = config.fields.get("layer_types")
+    if types is not None and not (isinstance(types, list) and all(kind == "full_attention" for kind in types)):
+        raise config.fail(f"layer_types {types!r} is not supported; supported: full_attention in every layer")
 
 
-def _attention(config: Mapping[str, Any], family: str, where: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _attention(config: Config, family: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Fields of the attention, and its kind in every layer group."""
-    if family in MLA_FAMILIES:
+    if family == "deepseek_v3":
         names = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-        ranks = {name: _need(config, where, name) for name in names}
-        return ranks | {"q_lora_rank": config.get("q_lora_rank") or 0}, {"attention": "mla"}
-    heads = _need(config, where, "num_attention_heads")
+        ranks = {name: config.whole(name) for name in names}
+        if "q_lora_rank" not in config.fields:
+            raise config.fail("field q_lora_rank is missing; null means queries are projected directly")
+        if config.flag("attention_bias", False):
+            raise config.fail("attention_bias True is not supported with multi-head latent attention")
+        return ranks | {"q_lora_rank": config.whole("q_lora_rank") if config.given("q_lora_rank") else 0}, {
+            "attention": "mla"
+        }
+    heads = config.whole("num_attention_heads")
+    bias = config.flag("attention_bias", False)
     fields = {
-        "n_kv_heads": config.get("num_key_value_heads") or heads,
-        "head_dim": config.get("head_dim") or _exact(_need(config, where, "hidden_size"), heads, where),
-        "qk_norm": family in {"qwen3", "qwen3_moe"},
-        "qkv_bias": bool(config.get("attention_bias", family == "qwen2")),
+        "n_kv_heads": config.whole("num_key_value_heads") if config.given("num_key_value_heads") else heads,
+        "head_dim": _head_dim(config, family, heads),
+        "qk_norm": config.flag("use_qk_norm", family in {"qwen3", "qwen3_moe"}),
+        "qkv_bias": config.flag("qkv_bias", bias or family == "qwen2"),
+        "o_bias": bias and family != "qwen2",
     }
     return fields, {"attention": "gqa", "window": _window(config, family)}
 
 
-def _mlp(config: Mapping[str, Any], family: str, where: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Fields of the MLP, and the layer groups."""
-    layers = _need(config, where, "num_hidden_layers")
-    if family not in MOE_FAMILIES:
-        return {"intermediate": _need(config, where, "intermediate_size")}, [{"count": layers, "mlp": "dense"}]
-    width = _need(config, where, "intermediate_size" if family == "mixtral" else "moe_intermediate_size")
-    fields = {
-        "n_experts": _need(config, where, "num_experts", "num_local_experts", "n_routed_experts"),
-        "top_k": _need(config, where, "num_experts_per_tok"),
-        "expert_intermediate": width,
-        "shared_intermediate": (config.get("n_shared_experts") or 0) * width,
-        "router_bias": family == "deepseek_v3",
-    }
-    dense = config.get("first_k_dense_replace") or 0
-    if dense:
-        fields["intermediate"] = _need(config, where, "intermediate_size")
-    return fields, [{"count": dense, "mlp": "dense"}, {"count": layers - dense, "mlp": "moe"}]
-
-
-def _exact(hidden: int, heads: int, where: str) -> int:
+def _head_dim(config: Config, family: str, heads: int) -> int:
+    if config.given("head_dim") or family in {"qwen3", "qwen3_moe"}:
+        return config.whole("head_dim")
+    hidden = config.whole("hidden_size")
     if hidden % heads:
-        raise SpecError(f"{where}: head_dim is missing and hidden_size {hidden} is not a multiple of {heads} heads")
+        raise config.fail(f"head_dim is missing and hidden_size {hidden} is not a multiple of {heads} heads")
     return hidden // heads
 
 
-def _window(config: Mapping[str, Any], family: str) -> int | None:
+def _window(config: Config, family: str) -> int | None:
     """Sliding window when every layer slides (Mistral 7B v0.1); the Qwen files name one they switch off."""
-    window: int | None = config.get("sliding_window")
-    switched_on = config.get("use_sliding_window", family == "mistral")
-    return window if switched_on else None
+    if not config.given("sliding_window"):
+        return None
+    if family == "mistral":
+        return config.whole("sliding_window")
+    if family in {"qwen2", "qwen3", "qwen3_moe"} and not config.flag("use_sliding_window", False):
+        return None
+    raise config.fail(f"sliding_window {config.fields['sliding_window']!r} is not supported for model_type {family!r}")
+
+
+def _mlp(config: Config, family: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Fields of the MLP, and the layer groups."""
+    layers = config.whole("num_hidden_layers")
+    if family not in MOE_FAMILIES:
+        return {"intermediate": config.whole("intermediate_size")}, [{"count": layers, "mlp": "dense"}]
+    width = config.whole("intermediate_size" if family == "mixtral" else "moe_intermediate_size")
+    fields = {
+        "n_experts": config.whole(*EXPERT_COUNTS),
+        "top_k": config.whole("num_experts_per_tok"),
+        "expert_intermediate": width,
+        "router_bias": family == "deepseek_v3",
+    }
+    dense = 0
+    if family == "deepseek_v3":
+        dense = config.whole("first_k_dense_replace", least=0)
+        fields["intermediate"] = config.whole("intermediate_size")
+        fields["shared_intermediate"] = config.whole("n_shared_experts", least=0) * width
+    return fields, [{"count": dense, "mlp": "dense"}, {"count": layers - dense, "mlp": "moe"}]

@@ -57,6 +57,7 @@ class Model(Record):
     head_dim: Width | None = None
     qk_norm: bool = False
     qkv_bias: bool = False
+    o_bias: bool = False
     intermediate: Width | None = None
     gated: bool = True
     n_experts: Width | None = None
@@ -119,7 +120,8 @@ class Model(Record):
             up = m.kv_lora_rank * (m.n_heads * (m.qk_nope_head_dim + m.v_head_dim) + 1)
             return int(query + down + up + m.n_heads * m.v_head_dim * m.hidden)
         qkv_width = (m.n_heads + 2 * m.n_kv_heads) * m.head_dim
-        norms_and_biases = (2 * m.head_dim if m.qk_norm else 0) + (qkv_width if m.qkv_bias else 0)
+        biases = (qkv_width if m.qkv_bias else 0) + (m.hidden if m.o_bias else 0)
+        norms_and_biases = (2 * m.head_dim if m.qk_norm else 0) + biases
         return int(m.hidden * (qkv_width + m.n_heads * m.head_dim) + norms_and_biases)
 
     def _mlp_parameters(self, group: LayerGroup, active: bool) -> int:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from .record import Record
+from .record import Frozen
 
 Overlap = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -14,7 +14,7 @@ Degree = Annotated[int, Field(ge=1)] | None
 Part = Literal["layers", "embedding", "lm_head"]
 
 
-class Options(Record):
+class Options(Frozen):
     """How work is counted and combined; every default is the one of the cost model (docs/cost-model.md).
 
     Parameters
@@ -75,7 +75,6 @@ class Options(Record):
         Probability that a drafted token is accepted.
     """
 
-    name: str = "options"
     granularity: Literal["kernel", "component"] = "kernel"
     activation_traffic: Literal["gemm", "none"] = "gemm"
     small_ops: Literal["none", "flops", "memory"] = "none"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
-from math import isfinite
+from math import inf
 from pathlib import Path
 from types import UnionType
-from typing import Any, ClassVar, Self, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
@@ -21,20 +22,19 @@ class SpecError(ValueError):
     """A spec, sweep file or argument that cannot be used; the message names file, key, value and what is allowed."""
 
 
-T = TypeVar("T", bound="Record")
+T = TypeVar("T", bound="Frozen")
 
 
-class Record(BaseModel):
-    """A frozen record: unknown keys, wrong types, booleans as numbers, NaN and infinity are refused."""
+class Frozen(BaseModel):
+    """A frozen set of fields: unknown keys, wrong types, booleans as numbers, NaN and infinity are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())
 
     file_units: ClassVar[Mapping[str, tuple[str, float]]] = {}
     """Key in a file -> (field of the record, factor to SI)."""
 
-    name: str
-    sources: dict[str, str] = {}
-    notes: str = ""
+    filled: ClassVar[frozenset[str]] = frozenset()
+    """Numbers other fields are computed from when a file is read: not axes, since changing them changes nothing."""
 
     def with_numbers(self, numbers: Mapping[str, Any]) -> Self:
         """Copy with some fields replaced by arrays (not validated: the engine's inputs are already checked)."""
@@ -43,11 +43,19 @@ class Record(BaseModel):
     @classmethod
     def numeric_fields(cls) -> tuple[str, ...]:
         """Fields that may be a sweep axis."""
-        return tuple(n for n, f in cls.model_fields.items() if _is_number(f.annotation))
+        return tuple(n for n, f in cls.model_fields.items() if _is_number(f.annotation) and n not in cls.filled)
 
     def canonical(self) -> dict[str, Any]:
         """The fields as plain JSON data, sources left out: what a fingerprint is made of."""
         return self.model_dump(mode="json", exclude={"sources", "notes"})
+
+
+class Record(Frozen):
+    """A named spec with a source for its numbers."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    sources: dict[str, str] = {}
+    notes: str = ""
 
 
 def _is_number(annotation: Any) -> bool:
@@ -102,39 +110,62 @@ def to_record(cls: type[T], data: Any, where: str) -> T:
     if not isinstance(data, Mapping):
         raise SpecError(f"{where}: expected a mapping of keys to values, got {type(data).__name__}")
     fields: dict[str, Any] = {}
-    for key, value in data.items():
+    keys: dict[str, str] = {}
+    for key, given in data.items():
+        value = given.item() if isinstance(given, np.generic) else given
         field, factor = cls.file_units.get(str(key), (str(key), None))
         if field in fields:
             raise SpecError(f"{where}: key {key!r}: {field} is given twice")
-        if factor is not None and isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value):
-            value = float(Decimal(repr(value)) * Decimal(factor))
-        fields[field] = value
+        fields[field] = value if factor is None else _in_si(value, factor)
+        keys[field] = str(key)
     if isinstance(fields.get("sources"), Mapping):
         fields["sources"] = {cls.file_units.get(str(k), (str(k), None))[0]: v for k, v in fields["sources"].items()}
     try:
         return cls.model_validate(fields)
     except ValidationError as error:
-        raise SpecError(explain(error, where, allowed_keys(cls))) from None
+        raise SpecError(explain(error, where, cls, dict(data), keys)) from None
 
 
-def allowed_keys(cls: type[Record]) -> list[str]:
+def _in_si(value: Any, factor: float) -> Any:
+    """A number with a vendor's unit in SI, exactly rounded; anything else is left for validation to refuse."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
+        return value
+    try:
+        return float(Decimal(value if isinstance(value, int) else repr(value)) * Decimal(factor))
+    except (OverflowError, ArithmeticError):
+        return inf
+
+
+def allowed_keys(cls: type[Frozen]) -> list[str]:
     """Keys a file of this class may have, vendor units preferred over the SI field they fill."""
     filled = {field for field, _ in cls.file_units.values()}
     return sorted({*cls.file_units, *(f for f in cls.model_fields if f not in filled)})
 
 
-def explain(error: ValidationError, where: str, allowed: list[str]) -> str:
-    """One line per problem: file, key, value, what is wrong and what is allowed."""
-    lines = []
+def explain(
+    error: ValidationError,
+    where: str,
+    cls: type[Frozen],
+    data: Mapping[str, Any] | None = None,
+    keys: Mapping[str, str] | None = None,
+) -> str:
+    """One line per problem: file, key and value as they were given, what is wrong and what is allowed."""
+    lines: dict[str, str] = {}
     for item in error.errors(include_url=False):
-        key = ".".join(str(part) for part in item["loc"]) or "(whole)"
-        if item["type"] == "extra_forbidden":
-            lines.append(f"{where}: unknown key {key!r}; allowed: {', '.join(allowed)}")
+        field = str(item["loc"][0]) if item["loc"] else ""
+        key = (keys or {}).get(field, field)
+        described = cls.model_fields[field].description if field in cls.model_fields else None
+        if item["type"] == "extra_forbidden" and len(item["loc"]) == 1:
+            lines[field] = f"{where}: unknown key {key!r}; allowed: {', '.join(allowed_keys(cls))}"
         elif item["type"] == "missing":
-            lines.append(f"{where}: key {key!r} is missing")
+            lines[field] = f"{where}: key {'.'.join(map(str, item['loc']))!r} is missing"
         elif item["type"] == "value_error":
-            lines.append(f"{where}: {item['ctx']['error']!s}")
+            lines[field] = f"{where}: {item['ctx']['error']!s}"
+        elif described is not None:
+            lines[field] = f"{where}: key {key!r} has value {(data or {}).get(key)!r}: expected {described}"
         else:
+            path = ".".join([key, *map(str, item["loc"][1:])])
+            value = (data or {}).get(key, item["input"]) if len(item["loc"]) == 1 else item["input"]
             message = item["msg"][0].lower() + item["msg"][1:]
-            lines.append(f"{where}: key {key!r} has value {item['input']!r}: {message}")
-    return "\n".join(lines)
+            lines[path] = f"{where}: key {path!r} has value {value!r}: {message}"
+    return "\n".join(lines.values())

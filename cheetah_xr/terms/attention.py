@@ -54,7 +54,7 @@ def visible_pairs(new: Num, before: Num, *, window: Num | None = None, chunk: Nu
 
 
 def uncausal_pairs(new: Num, cached: Num, *, window: Num | None = None, chunk: Num | None = None) -> Num:
-    """(query, key) pairs of one sequence when a query sees the keys after it too: all, `window` of them, or its chunk."""
+    """(query, key) pairs of one sequence when a query sees later keys too: all, `window` of them, or its chunk."""
     keys = cached + new
     if window is not None:
         return new * np.minimum(keys, window)
