@@ -1,7 +1,7 @@
 """An independent scalar oracle of the cost model, for tests only.
 
-Plain Python floats, standard library only, written from the definitions and not from the engine: it imports nothing of the
-project. Records are plain dicts in SI units. It may branch on any value, and favours plainness over speed.
+Plain Python floats, standard library only, written from the definitions and not from the engine: it imports nothing
+of the project. Records are plain dicts in SI units. It may branch on any value, and favours plainness over speed.
 """
 
 import math
@@ -58,7 +58,7 @@ INVALID = (
 PARTS = ("compute", "weights", "kv", "activations", "communication", "overhead")
 
 
-# ---------------------------------------------------------------------------------------------------------- small helpers
+# ------------------------------------------------------------------------------------------------------ small helpers
 
 
 def number(record, key):
@@ -99,7 +99,7 @@ def gating_flops(model):
     return 6 if model["gated"] else 5
 
 
-# ----------------------------------------------------------------------------------------------------------- the parameters
+# ----------------------------------------------------------------------------------------------------- the parameters
 
 
 def attention_parameters(model, group):
@@ -156,7 +156,7 @@ def n_parameters_active(model):
     return count_parameters(model, number(model, "top_k"))
 
 
-# ------------------------------------------------------------------------------------------------- the situation of one pass
+# ------------------------------------------------------------------------------------------ the situation of one pass
 
 
 class Case:
@@ -207,7 +207,7 @@ class Kernel:
         self.flops, self.weights, self.kv, self.activations = flops, weights, kv, activations
 
 
-# -------------------------------------------------------------------------------------------------------- keys and KV tokens
+# ------------------------------------------------------------------------------------------------- keys and KV tokens
 
 
 def visible_pairs(case, group):
@@ -284,7 +284,7 @@ def lumped_kv_bytes_per_token(case):
     return 2 * model["n_layers"] * case.local_kv_heads() * model["head_dim"] * case.precision["kv_bytes"]
 
 
-# ------------------------------------------------------------------------------------------------------- kernels of one layer
+# ----------------------------------------------------------------------------------------------- kernels of one layer
 
 
 def local_attention_parameters(case, group):
@@ -476,7 +476,7 @@ def mlp_kernels(case, group):
     return kernels
 
 
-# ------------------------------------------------------------------------------------------ embedding, LM head, lumped models
+# ---------------------------------------------------------------------------------- embedding, LM head, lumped models
 
 
 def logits_tokens(case):
@@ -510,7 +510,7 @@ def lumped_kernel(case):
     return kernel
 
 
-# -------------------------------------------------------------------------------------------------------------- collectives
+# -------------------------------------------------------------------------------------------------------- collectives
 
 
 class Collective:
@@ -660,10 +660,10 @@ def lm_head_collectives(case):
     tokens = logits_tokens(case)
     logits = tokens * case.model["vocab"] * case.b_act
     g = members_contiguous(case, case.lm_head_tp)
-    return wide_gathers(case, tokens, case.lm_head_tp, "lm_head") + [ring("all_gather", case.lm_head_tp, g, logits)]
+    return [*wide_gathers(case, tokens, case.lm_head_tp, "lm_head"), ring("all_gather", case.lm_head_tp, g, logits)]
 
 
-# ---------------------------------------------------------------------------------------------------------- work of one pass
+# --------------------------------------------------------------------------------------------------- work of one pass
 
 
 class Layer:
@@ -727,7 +727,7 @@ def pass_work(case, batch):
     return Work(layers, tail)
 
 
-# -------------------------------------------------------------------------------------------------------------------- time
+# --------------------------------------------------------------------------------------------------------------- time
 
 
 def nothing():
@@ -809,7 +809,7 @@ def bottleneck_of(share):
     return name
 
 
-# ---------------------------------------------------------------------------------------------------------------- capacity
+# ----------------------------------------------------------------------------------------------------------- capacity
 
 
 def weight_bytes(case):
@@ -860,7 +860,7 @@ def largest_batch(case, budget, weights, per_sequence):
     return max(0, case.dp * math.floor((budget - weights) / per_sequence))
 
 
-# ------------------------------------------------------------------------------------------------------------------ status
+# ------------------------------------------------------------------------------------------------------------- status
 
 
 def layout_status(case, batch):
@@ -925,7 +925,7 @@ def network_status(case, work):
     return None
 
 
-# ------------------------------------------------------------------------------------------------------------------ results
+# ------------------------------------------------------------------------------------------------------------ results
 
 
 def empty_result(status):
