@@ -90,7 +90,7 @@ def evaluate(
     if outputs is None:
         return evaluate_axes(axes, None, dtype, max_bytes)
     wanted = _names(outputs)
-    stored = stored_for(wanted)
+    stored = stored_for(wanted, clipped=axes.options.on_infeasible == "clip")
     derived = [name for name in wanted if name in DERIVED]
     ds = evaluate_axes(axes, stored, dtype, max_bytes)
     return derive(ds, derived)[wanted] if derived else ds
@@ -103,11 +103,13 @@ def _names(outputs: Any) -> list[str]:
     return list(names)
 
 
-def stored_for(outputs: Sequence[str]) -> list[str]:
+def stored_for(outputs: Sequence[str], *, clipped: bool = False) -> list[str]:
     """Stored variables needed for outputs that may be derived; unknown names are kept, for the engine to refuse."""
     found: list[str] = []
     for name in outputs:
         found += [n for n in DERIVED[name].needs if n in VARIABLES] if name in DERIVED else [name]
+        if clipped and name in DERIVED:
+            found.append("max_batch")
     return list(dict.fromkeys(found))
 
 
@@ -217,8 +219,9 @@ def operations(
     Returns
     -------
     xarray.Dataset
-        Dim ``operation`` with coordinates ``kernel``, ``group`` and ``count`` (layers of that group): ``flops``,
-        ``bytes_weights``, ``bytes_kv``, ``bytes_activations`` of one layer on one GPU (seed 2, appendix A).
+        Dim ``operation`` with coordinates ``kernel``, ``group`` and ``count`` (layers of that group, times
+        micro-batches): ``flops``, ``bytes_weights``, ``bytes_kv``, ``bytes_activations`` of one layer and micro-batch
+        on one GPU (seed 2, appendix A).
 
     Raises
     ------

@@ -13,9 +13,9 @@ from .accounting import priced
 from .axes import Axes
 from .combine import CAUSES
 from .dims import CAUSE, KERNEL
-from .engine import NONE, Engine, as_dataset, case_of, check_size, prepare
+from .engine import Engine, as_dataset, case_of, check_size, prepare
 from .rates import by_kernel, is_zero
-from .status import CODES, lowest
+from .status import CODES, NONE, lowest
 from .terms import Num
 from .tile import Case, pass_seconds
 from .variables import EVERYTHING

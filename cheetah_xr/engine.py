@@ -20,7 +20,7 @@ from .axes import Axes
 from .combine import Tiers
 from .grid import Grid, build
 from .specs import Options, SpecError
-from .status import BOTTLENECKS, CODES, NOT_COMPUTED, Condition, lowest
+from .status import BOTTLENECKS, CODES, MEMORY, NONE, NOT_COMPUTED, Condition, lowest
 from .tile import Case, make_case, make_timer, work_values
 from .variables import VARIABLES, WIRE
 
@@ -29,9 +29,6 @@ CASE_POINTS = 2_097_152
 
 TILE_POINTS = 65_536
 """Points combined at once: arrays of a quarter of a megabyte stay in a core's cache."""
-
-NONE = 127
-"""Code of a point to which no condition applies."""
 
 WORK_NAMES = tuple(name for name, variable in VARIABLES.items() if variable.kind == "work")
 
@@ -128,10 +125,9 @@ class Engine:
         """Work and capacity variables, masked by the conditions on their own inputs (never by what fits)."""
         names = [name for name in self.names if VARIABLES[name].kind == "work"]
         values = work_values(case, names) if names else {}
-        memory = (CODES["infeasible_memory"], CODES["clipped"])
         for name in names:
             inputs = {*variable_inputs(name, self.grid.options), "options"}
-            code = lowest([c for c in conditions if c.roots <= inputs and c.code not in memory])
+            code = lowest([c for c in conditions if c.roots <= inputs and c.code not in MEMORY])
             self._put(out, name, block, part, values[name], code != NONE, np.nan)
 
     def _put(
@@ -290,9 +286,10 @@ def check_size(nbytes: float, max_bytes: Any, what: str) -> None:
 
 def evaluate_axes(axes: Axes, names: Sequence[str] | None, dtype: str, max_bytes: float) -> xr.Dataset:
     """Evaluate a grid in memory; see :func:`cheetah_xr.evaluate`."""
-    engine = prepare(axes, names, dtype)
+    clip = axes.options.on_infeasible == "clip"
+    engine = prepare(axes, [*names, "status"] if clip and names is not None else names, dtype)
     check_size(engine.nbytes(), max_bytes, f"the result of {engine.grid.n_points:,} points")
-    values = engine.compute()
-    if "status" in values and np.any(values["status"] == CODES["clipped"]):
+    ds = as_dataset(engine, engine.compute())
+    if clip and bool((ds["status"] == CODES["clipped"]).any()):
         warnings.warn("some batches do not fit in memory and run at max_batch (status clipped)", stacklevel=3)
-    return as_dataset(engine, values)
+    return ds if names is None else ds[list(dict.fromkeys(names))]

@@ -19,6 +19,7 @@ SHOWN = (
     "throughput",
     "throughput_per_gpu",
     "arithmetic_intensity",
+    "ridge",
     "mfu",
     "mbu",
     "cost_per_million_tokens",

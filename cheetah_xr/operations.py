@@ -12,8 +12,10 @@ from .axes import Axes
 from .dims import OPERATION
 from .engine import case_of
 from .grid import build
+from .ledger import OUTSIDE, LayerWork
 from .specs import COMPUTE_TYPES, SpecError
-from .status import CODES, lowest
+from .status import CODES, NONE, lowest
+from .tile import Case
 
 ANY_GPU = {
     "name": "any",
@@ -35,7 +37,7 @@ def operations_of(axes: Axes) -> xr.Dataset:
     with np.errstate(all="ignore"):
         case = case_of(grid, 0, 0, {})
     code = int(lowest(list(case.conditions)))
-    if code != 127:
+    if code != NONE:
         reason = next(name for name, value in CODES.items() if value == code)
         raise SpecError(f"operations: the pass is not valid: {reason}")
     layers = [(layer, op) for layer in (*case.work.layers, *case.work.outside) for op in layer.operations]
@@ -52,7 +54,12 @@ def operations_of(axes: Axes) -> xr.Dataset:
             OPERATION: [op.name for _, op in layers],
             "kernel": (OPERATION, [op.kernel for _, op in layers]),
             "group": (OPERATION, [layer.label for layer, _ in layers]),
-            "count": (OPERATION, np.array([layer.count for layer, _ in layers], dtype=np.int64)),
+            "count": (OPERATION, np.array([_times(layer, case) for layer, _ in layers], dtype=np.int64)),
         },
     )
     return ds.assign_attrs(phase=axes.phase, seq_len=axes.seq_len, batch=axes.batch)
+
+
+def _times(layer: LayerWork, case: Case) -> int:
+    """How often the operations of a layer are done in the pass: its layers, for every micro-batch."""
+    return int(layer.count * (1 if layer.label in OUTSIDE else case.options.micro_batches))

@@ -1,4 +1,4 @@
-"""Status codes: why a point has no times. Codes are append-only; the lowest applicable one wins."""
+"""Status codes: why a point has no times. Codes are append-only; the lowest applicable one wins, memory's last."""
 
 from __future__ import annotations
 
@@ -50,6 +50,14 @@ REASONS = {
     "clipped": "the batch does not fit and runs at the largest that does",
     "top_k_beyond_experts": "top_k is above the number of experts",
 }
+MEMORY = (CODES["infeasible_memory"], CODES["clipped"])
+"""Codes that say what fits. Any other reason wins over them, also one with a later code."""
+
+NONE = 127
+"""Where no condition applies."""
+
+_LATER = 100
+
 RUNS = frozenset({CODES["ok"], CODES["clipped"]})
 """Codes of points that have times."""
 
@@ -142,13 +150,14 @@ def hardware_conditions(
 
 
 def lowest(conditions: list[Condition]) -> Num:
-    """Lowest applicable code, as int8; 127 where none applies. Conditions on the same axes are merged first."""
+    """Lowest applicable code, as int8; NONE where none applies. Conditions on the same axes are merged first."""
     by_shape: dict[tuple[int, ...], Num] = {}
     for c in conditions:
-        code = np.where(c.where, np.int8(c.code), np.int8(127))
+        number = c.code + _LATER if c.code in MEMORY else c.code
+        code = np.where(c.where, np.int8(number), np.int8(NONE))
         shape = np.shape(code)
         by_shape[shape] = np.minimum(by_shape[shape], code) if shape in by_shape else code
-    result: Num = np.int8(127)
+    result: Num = np.int8(NONE)
     for _, code in sorted(by_shape.items(), key=lambda item: np.prod(item[0], dtype=int)):
         result = np.minimum(result, code)
-    return result
+    return result - ((result > _LATER) & (result != NONE)) * np.int8(_LATER)

@@ -204,7 +204,8 @@ def pass_seconds(case: Case) -> PassSeconds:
         )
         for layer, times in priced(case.work, options)
     )
-    per_pass = case.work.n_layers * efficiency.tau_layer + efficiency.tau_global
+    layers = case.work.n_layers if "layers" in options.include else 0
+    per_pass = layers * efficiency.tau_layer + efficiency.tau_global
     overhead = (per_pass, efficiency.tau_batch * case.batch)
     return PassSeconds(stages, overhead, options.overlap_ep, options.granularity)
 

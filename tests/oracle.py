@@ -790,7 +790,8 @@ def pass_time(case, work, batch):
         total = added(total, scaled(outer, layer.count))
     for component, collectives in work.tail:
         total = added(total, components_share(case, [component]), collectives_share(case, collectives))
-    total["overhead"] += n_layers(case.model) * efficiency["tau_layer"] + efficiency["tau_global"]
+    layers = n_layers(case.model) if "layers" in options["include"] else 0
+    total["overhead"] += layers * efficiency["tau_layer"] + efficiency["tau_global"]
     total["overhead"] += efficiency["tau_batch"] * batch
     return total
 

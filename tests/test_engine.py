@@ -216,3 +216,11 @@ def test_ledger_agrees_with_the_totals():
         whole = cx.evaluate(model, "h100-sxm", "fp8", batch=3, seq_len=777, phase=phase, options=chosen)
         for name in ("flops", "bytes_weights", "bytes_kv", "bytes_activations"):
             np.testing.assert_allclose((ledger[name] * ledger["count"]).sum(), whole[name], rtol=1e-12, err_msg=name)
+
+
+def test_ledger_of_micro_batches():
+    chosen = cx.Options(micro_batches=2, on_infeasible="ignore")
+    ledger = cx.operations("deepseek-v3", "decode", 3000, options=chosen, precision="fp8", batch=96, dp=8, ep=8)
+    whole = cx.evaluate("deepseek-v3", "h100-sxm", "fp8", batch=96, seq_len=3000, dp=8, ep=8, options=chosen)
+    for name in ("flops", "bytes_weights", "bytes_kv"):
+        np.testing.assert_allclose((ledger[name] * ledger["count"]).sum(), whole[name], rtol=1e-12, err_msg=name)

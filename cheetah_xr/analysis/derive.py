@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from ..dims import LEADING, PHASE, TRAILING, canonical
@@ -30,9 +32,24 @@ def expected_tokens(draft_tokens: float, acceptance: float) -> float:
     return float(sum(acceptance**i for i in range(round(draft_tokens) + 1)))
 
 
+def options_of(ds: xr.Dataset) -> dict[str, Any]:
+    """The options a result was computed with, from its own attributes."""
+    return dict(json.loads(ds.attrs["options"])) if "options" in ds.attrs else {}
+
+
+def is_clipped(ds: xr.Dataset) -> bool:
+    """Whether batches that do not fit run at max_batch."""
+    return options_of(ds).get("on_infeasible") == "clip"
+
+
+def _batch(ds: xr.Dataset) -> xr.DataArray:
+    """Sequences that run: those asked for, or those that fit where the batch is clipped."""
+    return np.minimum(ds["batch"], ds["max_batch"]) if is_clipped(ds) else ds["batch"]  # type: ignore[return-value]
+
+
 def _accepted(ds: xr.Dataset) -> xr.DataArray | float:
     """Accepted tokens per pass, from the options the dataset carries or the axes that replace them."""
-    options = json.loads(ds.attrs["options"]) if "options" in ds.attrs else {}
+    options = options_of(ds)
     drafts = ds.coords.get("draft_tokens", options.get("draft_tokens", 0))
     chance = ds.coords.get("acceptance", options.get("acceptance", 0.0))
     return xr.apply_ufunc(expected_tokens, drafts, chance, vectorize=True)  # type: ignore[no-any-return]
@@ -46,7 +63,7 @@ def _throughput(ds: xr.Dataset) -> xr.DataArray:
     """Output tokens/s in decode, input tokens/s in prefill."""
     prefill = ds.coords[PHASE] == PREFILL
     tokens = prefill * ds["seq_len"] + ~prefill * _accepted(ds)
-    return ds["batch"] * tokens / ds["step_time"]
+    return _batch(ds) * tokens / ds["step_time"]
 
 
 def _bytes(ds: xr.Dataset) -> xr.DataArray:
@@ -80,16 +97,23 @@ DERIVED: dict[str, Derived] = {
     "arithmetic_intensity": Derived(
         "FLOP/B", "FLOPs per byte of HBM traffic", ("flops", *BYTES), None, lambda ds: ds["flops"] / _bytes(ds)
     ),
+    "ridge": Derived(
+        "FLOP/B",
+        "arithmetic intensity at which bf16 compute and HBM take the same time",
+        ("peak_bf16", "hbm_bandwidth"),
+        None,
+        lambda ds: ds["peak_bf16"] / ds["hbm_bandwidth"],
+    ),
     "mfu": Derived(
         "1",
-        "share of peak FLOP/s in use",
+        "share of peak FLOP/s in use on the slowest GPU",
         ("peak_compute_time", "step_time"),
         None,
         lambda ds: ds["peak_compute_time"] / ds["step_time"],
     ),
     "mbu": Derived(
         "1",
-        "share of peak HBM bandwidth in use",
+        "share of peak HBM bandwidth in use on the slowest GPU",
         (*BYTES, "hbm_bandwidth", "step_time"),
         None,
         lambda ds: _bytes(ds) / (ds["hbm_bandwidth"] * ds["step_time"]),
@@ -119,8 +143,8 @@ def derive(ds: xr.Dataset, names: Sequence[str] | str) -> xr.Dataset:
     ds
         Result of :func:`cheetah_xr.evaluate` or :func:`cheetah_xr.open_result`; nothing else is read.
     names
-        Names among ``DERIVED``: tpot, tps_per_user, ttft, throughput, throughput_per_gpu, arithmetic_intensity, mfu,
-        mbu, cost_per_million_tokens, energy_per_token.
+        Names among ``DERIVED``: tpot, tps_per_user, ttft, throughput, throughput_per_gpu, arithmetic_intensity,
+        ridge, mfu, mbu, cost_per_million_tokens, energy_per_token.
 
     Returns
     -------
@@ -146,10 +170,13 @@ def derive(ds: xr.Dataset, names: Sequence[str] | str) -> xr.Dataset:
         if name not in DERIVED:
             raise SpecError(f"derive: unknown metric {name!r}; known: {', '.join(DERIVED)}")
         metric = DERIVED[name]
-        missing = [need for need in metric.needs if need not in ds.variables]
+        needs = (*metric.needs, "max_batch") if "batch" in metric.needs and is_clipped(ds) else metric.needs
+        missing = [need for need in needs if need not in ds.variables]
         if missing:
             raise SpecError(f"derive: {name} needs {', '.join(missing)}, which the dataset does not have")
-        values = metric.formula(_of_phase(ds, name, metric.phase))
+        part, valid = _of_phase(ds, name, metric.phase)
+        values = metric.formula(part)
+        values = values if valid is None else values.where(valid)
         found[name] = values.assign_attrs(units=metric.units, long_name=metric.long_name)
         if metric.phase:
             found[name] = found[name].drop_vars(PHASE, errors="ignore")
@@ -163,14 +190,16 @@ def _ordered(values: xr.DataArray) -> xr.DataArray:
     return values.transpose(*(dim for dim in order if dim in values.dims))
 
 
-def _of_phase(ds: xr.Dataset, name: str, phase: str | None) -> xr.Dataset:
+def _of_phase(ds: xr.Dataset, name: str, phase: str | None) -> tuple[xr.Dataset, xr.DataArray | None]:
+    """The part of a dataset that has a phase, and where in it the phase holds (None: everywhere)."""
     if phase is None:
-        return ds
+        return ds, None
     if PHASE not in ds.coords:
         raise SpecError(f"derive: {name} needs phase, which the dataset does not have")
     labels = ds[PHASE]
-    if phase not in [str(v) for v in labels.values.reshape(-1)]:
-        raise SpecError(
-            f"derive: {name} needs the {phase} phase; the dataset has {', '.join(map(str, labels.values.reshape(-1)))}"
-        )
-    return ds.sel({PHASE: phase}) if labels.dims else ds
+    there = [str(label) for label in labels.values.reshape(-1)]
+    if phase not in there:
+        raise SpecError(f"derive: {name} needs the {phase} phase; the dataset has {', '.join(dict.fromkeys(there))}")
+    if labels.dims == (PHASE,):
+        return ds.sel({PHASE: phase}), None
+    return ds, labels == phase if labels.dims else None

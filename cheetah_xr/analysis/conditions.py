@@ -1,0 +1,68 @@
+"""Conditions in text, ``name op number``: parsed, never evaluated as code."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import xarray as xr
+
+from ..specs import SpecError
+
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+_FORM = re.compile(r"\s*([A-Za-z_]\w*)\s*(>=|<=|==|!=|>|<)\s*([-+0-9.eE_]+)\s*")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One comparison of a variable with a number; NaN never holds."""
+
+    name: str
+    op: str
+    number: float
+
+    def holds(self, ds: xr.Dataset) -> xr.DataArray:
+        """Where the condition holds; the variable must be in the dataset."""
+        return OPERATORS[self.op](ds[self.name], self.number) & ds[self.name].notnull()  # type: ignore[no-any-return]
+
+
+def parse(text: str) -> Condition:
+    """Read one condition.
+
+    Raises
+    ------
+    SpecError
+        For anything but a name, an operator and a number.
+
+    Examples
+    --------
+    >>> parse("tps_per_user >= 50")
+    Condition(name='tps_per_user', op='>=', number=50.0)
+    """
+    found = _FORM.fullmatch(text) if isinstance(text, str) else None
+    try:
+        if found is None:
+            raise ValueError
+        return Condition(found[1], found[2], float(found[3]))
+    except ValueError:
+        operators = " ".join(OPERATORS)
+        raise SpecError(
+            f"condition {text!r}: expected name op number, such as 'tps_per_user >= 50'; op is one of {operators}"
+        ) from None
+
+
+def parse_all(where: str | Sequence[str] | None) -> tuple[Condition, ...]:
+    """Read one condition or several that must all hold."""
+    if where is None:
+        return ()
+    return tuple(parse(text) for text in ([where] if isinstance(where, str) else where))

@@ -1,0 +1,80 @@
+"""Latency of requests from the times of passes."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from ..specs import SpecError
+
+Num = Any
+
+
+def mean_ttft(prefill_time: Num, batch: Num, schedule: Literal["together", "in_turn"]) -> Num:
+    """Mean time to first token of equal prompts that arrive at once on compute-bound prefill.
+
+    Parameters
+    ----------
+    prefill_time
+        Seconds of one prompt's prefill.
+    batch
+        Prompts.
+    schedule
+        "together": one batched pass, B*t for everybody. "in_turn": one after another, (B + 1)/2*t on average
+        (seed 1, "Be cautious with average TTFT numbers").
+
+    Returns
+    -------
+    Num
+        Seconds, of the shape `prefill_time` and `batch` broadcast to.
+
+    Raises
+    ------
+    SpecError
+        For an unknown schedule.
+
+    Examples
+    --------
+    >>> mean_ttft(0.1, 4, "together"), mean_ttft(0.1, 4, "in_turn")
+    (0.4, 0.25)
+    """
+    if schedule == "together":
+        return batch * prefill_time
+    if schedule == "in_turn":
+        return (batch + 1) / 2 * prefill_time
+    raise SpecError(f"schedule {schedule!r}: allowed are together and in_turn")
+
+
+def request_latency(ttft: Num, tpot: Num, output_tokens: int) -> Num:
+    """End-to-end latency of a request: ttft + tpot * (output_tokens - 1).
+
+    Parameters
+    ----------
+    ttft
+        Seconds to the first token.
+    tpot
+        Seconds per output token: a number, or one for every token after the first as the context grows (last axis of
+        length ``output_tokens - 1``), which is averaged.
+    output_tokens
+        Tokens of the answer, the first included.
+
+    Returns
+    -------
+    Num
+        Seconds.
+
+    Raises
+    ------
+    SpecError
+        When `output_tokens` is below 1.
+
+    Examples
+    --------
+    >>> request_latency(0.5, 0.02, 101)
+    2.5
+    """
+    if output_tokens < 1:
+        raise SpecError(f"output_tokens: expected at least 1, got {output_tokens}")
+    mean = tpot if np.ndim(tpot) == 0 else np.mean(tpot, axis=-1)
+    return ttft + mean * (output_tokens - 1)
