@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .grid import Grid
+from .specs import SpecError
 
 BLOCK_POINTS = 2_097_152
 """Points of a block: enough to hide the cost of a task and a chunk, few enough for several in memory at once."""
@@ -46,11 +47,22 @@ class Blocks:
             yield Block(number, at, selection)
 
 
-def cut(grid: Grid, points: int = BLOCK_POINTS) -> Blocks:
-    """Cut a grid into blocks of at most `points` points, whole along its longest axes."""
-    room = points
-    steps: dict[str, int] = {}
-    for dim in reversed(grid.order):
+def cut(grid: Grid, points: int = BLOCK_POINTS, whole: Sequence[str] = ()) -> Blocks:
+    """Cut a grid into blocks of at most `points` points, whole along the dims of `whole`, then along the longest.
+
+    Raises
+    ------
+    SpecError
+        When the dims that must be whole hold more than eight times as many points.
+    """
+    steps = {dim: grid.sizes[dim] for dim in whole}
+    held = math.prod(steps.values())
+    if held > 8 * points:
+        raise SpecError(
+            f"over {', '.join(whole)}: {held:,} points become one; a block holds {8 * points:,}: shorten an axis"
+        )
+    room = max(1, points // held)
+    for dim in reversed([dim for dim in grid.order if dim not in whole]):
         steps[dim] = max(1, min(grid.sizes[dim], room))
         room //= steps[dim]
     return Blocks(grid.dims, grid.sizes, {dim: steps[dim] for dim in grid.dims})

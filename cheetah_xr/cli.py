@@ -87,7 +87,7 @@ def sweep(
     if scheduler is not None and workers is not None:
         raise SpecError("--workers is for threads of this process; a --scheduler has its own workers")
     for job in [make_job(file, store) for file in files]:
-        grid = job.engine.grid
+        grid = job.grid
         size = job.bytes_on_disk
         axes = " x ".join(f"{dim} {grid.sizes[dim]}" for dim in grid.dims)
         errors.print(f"[bold]{job.sweep.name}[/bold]: {axes}", highlight=False)

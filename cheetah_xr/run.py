@@ -21,9 +21,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from .blocks import Block, Blocks, cut
-from .engine import Engine, prepare
+from .grid import Grid
+from .recipe import Recipe, make_recipe
 from .specs import SpecError
-from .store import disk_bytes, prepare_store, write_block
+from .store import prepare_store, stored_coords, write_block
 from .sweep import Sweep, load_sweep
 
 log = logging.getLogger(__name__)
@@ -31,17 +32,22 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Job:
-    """A sweep made ready: its engine, blocks and store."""
+    """A sweep made ready: its recipe, blocks and store."""
 
     sweep: Sweep
-    engine: Engine
+    recipe: Recipe
     blocks: Blocks
     path: Path
 
     @property
     def bytes_on_disk(self) -> int:
         """Bytes of the result before compression."""
-        return disk_bytes(self.engine)
+        return self.recipe.nbytes
+
+    @property
+    def grid(self) -> Grid:
+        """The points of the sweep."""
+        return self.recipe.engine.grid
 
 
 def make_job(source: str | Path | Sweep, store: str | Path | None = None) -> Job:
@@ -54,19 +60,22 @@ def make_job(source: str | Path | Sweep, store: str | Path | None = None) -> Job
     """
     sweep = load_sweep(source)
     try:
-        engine = prepare(sweep.axes(), sweep.outputs)
-        _check_compare(sweep, engine)
+        recipe = make_recipe(sweep)
+        blocks = cut(recipe.engine.grid, whole=recipe.whole_dims)
+        _check_compare(sweep, recipe)
     except SpecError as error:
         raise SpecError(f"{sweep.name if isinstance(source, Sweep) else source}: {error}") from None
     path = Path(store) if store is not None else Path("outputs") / f"{sweep.name}.zarr"
-    return Job(sweep, engine, cut(engine.grid), path)
+    return Job(sweep, recipe, blocks, path)
 
 
-def _check_compare(sweep: Sweep, engine: Engine) -> None:
-    """The axis along which a sweep's answer is compared must be one of its axes, or stand beside one."""
-    along = {name: coord[0] for name, coord in engine.grid.coords.items() if len(coord[0]) == 1}
+def _check_compare(sweep: Sweep, recipe: Recipe) -> None:
+    """The axis along which a sweep's answer is compared must be one of what is stored, or stand beside one."""
+    along = [name for name, coord in stored_coords(recipe).coords.items() if coord.ndim == 1]
     if sweep.compare is not None and sweep.compare not in along:
-        raise SpecError(f"compare: {sweep.compare!r} is not along an axis of the sweep; possible: {', '.join(along)}")
+        raise SpecError(
+            f"compare: {sweep.compare!r} is not along an axis of the sweep; possible: {', '.join(map(str, along))}"
+        )
 
 
 def run_sweep(
@@ -131,7 +140,7 @@ def run_job(
     if workers is not None and workers < 1:
         raise SpecError(f"workers: expected at least 1, got {workers}")
     try:
-        done = prepare_store(job.path, job.engine, job.blocks, resume=resume, overwrite=overwrite)
+        done = prepare_store(job.path, job.recipe, job.blocks, resume=resume, overwrite=overwrite)
     except OSError as error:
         raise SpecError(f"{job.path}: cannot be written ({error.strerror})") from None
     todo = [block for block in job.blocks if block.number not in done]
@@ -146,14 +155,14 @@ def run_job(
     return job.path
 
 
-def run_block(engine: Engine, path: Path, block: Block) -> int:
+def run_block(recipe: Recipe, path: Path, block: Block) -> int:
     """Compute one block, write it, mark it; returns its number."""
-    write_block(path, engine, block, engine.compute(block.selection))
+    write_block(path, recipe, block, recipe.make(block.selection))
     return block.number
 
 
 def _on_threads(job: Job, todo: Sequence[Block], workers: int, advance: Any) -> None:
-    tasks = [delayed(partial(run_block, job.engine, job.path, block), pure=False)() for block in todo]
+    tasks = [delayed(partial(run_block, job.recipe, job.path, block), pure=False)() for block in todo]
 
     def block_done(key: Any, result: Any, *_: Any) -> None:
         if isinstance(result, int):
@@ -166,8 +175,8 @@ def _on_threads(job: Job, todo: Sequence[Block], workers: int, advance: Any) -> 
 def _on_client(job: Job, todo: Sequence[Block], client: Any, advance: Any) -> None:
     from distributed import as_completed
 
-    engine = client.scatter(job.engine, broadcast=True)
-    futures = [client.submit(run_block, engine, job.path.resolve(), block, pure=False) for block in todo]
+    recipe = client.scatter(job.recipe, broadcast=True)
+    futures = [client.submit(run_block, recipe, job.path.resolve(), block, pure=False) for block in todo]
     for future in as_completed(futures):
         future.result()
         advance()
@@ -185,7 +194,7 @@ def _bar(job: Job, done: int, show: bool) -> Iterator[Any]:
         TimeRemainingColumn(),
     )
     started, counted = time.perf_counter(), 0
-    each = job.engine.grid.n_points / len(job.blocks)
+    each = job.grid.n_points / len(job.blocks)
     with Progress(*columns, console=Console(stderr=True), disable=not show) as bar:
         task = bar.add_task(job.sweep.name, total=len(job.blocks), completed=done, rate="")
 

@@ -17,36 +17,18 @@ from numpy.typing import NDArray
 
 from ._version import MODEL_VERSION
 from .blocks import Block, Blocks
-from .dims import BATCH, SEQ_LEN
-from .engine import Engine, attributes, canonical_json, dataset_attributes
+from .engine import canonical_json, dataset_attributes
+from .recipe import Recipe
 from .specs import SpecError
-from .variables import VARIABLES
 
 Array = NDArray[Any]
 MARKERS = "completed/blocks"
 """Array inside a store with a 1 for every finished block, each in a chunk of its own."""
 
 
-def disk_dtype(engine: Engine, name: str) -> np.dtype[Any]:
-    """int8 for flags, float64 without batch and seq_len, else float32."""
-    if VARIABLES[name].kind == "flag":
-        return np.dtype(np.int8)
-    large = {BATCH, SEQ_LEN} & set(engine.dims_of(name))
-    return np.dtype(np.float32 if large else np.float64)
-
-
-def disk_bytes(engine: Engine) -> int:
-    """Bytes of a result before compression."""
-    sizes = engine.grid.sizes
-    return sum(
-        int(np.prod([sizes[dim] for dim in engine.dims_of(name)], dtype=np.int64)) * disk_dtype(engine, name).itemsize
-        for name in engine.names
-    )
-
-
-def fingerprint_parts(engine: Engine, blocks: Blocks) -> dict[str, str]:
+def fingerprint_parts(recipe: Recipe, blocks: Blocks) -> dict[str, str]:
     """Hash of everything a result depends on, by part, so that a mismatch can say what differs."""
-    grid = engine.grid
+    engine, grid = recipe.engine, recipe.engine.grid
     axes = hashlib.sha256(canonical_json([grid.dims, grid.sizes, [str(p) for p in grid.phases.values]]).encode())
     for name, values in sorted(grid.inputs.items()):
         axes.update(name.encode())
@@ -56,7 +38,8 @@ def fingerprint_parts(engine: Engine, blocks: Blocks) -> dict[str, str]:
         "axes and overrides": axes.hexdigest()[:16],
         "specs": _hash(attrs["specs"]),
         "options": _hash(attrs["options"]),
-        "outputs": _hash(canonical_json(list(engine.names))),
+        "outputs": _hash(canonical_json([[p.name, p.dims, str(p.dtype)] for p in recipe.products])),
+        "reductions": _hash(canonical_json([r.model_dump(mode="json") for r in recipe.reductions])),
         "block shape": _hash(canonical_json(dict(blocks.steps))),
         "model version": MODEL_VERSION,
     }
@@ -66,7 +49,7 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def prepare_store(path: Path, engine: Engine, blocks: Blocks, *, resume: bool, overwrite: bool) -> set[int]:
+def prepare_store(path: Path, recipe: Recipe, blocks: Blocks, *, resume: bool, overwrite: bool) -> set[int]:
     """Create the template, or check that an existing one is of the same sweep.
 
     Returns
@@ -79,7 +62,7 @@ def prepare_store(path: Path, engine: Engine, blocks: Blocks, *, resume: bool, o
     SpecError
         When something else is at `path`, or the store there is of another sweep; nothing is touched.
     """
-    parts = fingerprint_parts(engine, blocks)
+    parts = fingerprint_parts(recipe, blocks)
     if path.exists():
         if not is_result(path):
             raise SpecError(f"{path}: exists and is not a result of a sweep; choose another --store")
@@ -90,7 +73,7 @@ def prepare_store(path: Path, engine: Engine, blocks: Blocks, *, resume: bool, o
         else:
             _check_same(path, parts)
             return finished(path)
-    _create(path, engine, blocks, parts)
+    _create(path, recipe, blocks, parts)
     return set()
 
 
@@ -116,13 +99,13 @@ def _root(path: Path, mode: Literal["r", "r+"] = "r+") -> zarr.Group:
     return zarr.open_group(path, mode=mode, use_consolidated=False)
 
 
-def _create(path: Path, engine: Engine, blocks: Blocks, parts: Mapping[str, str]) -> None:
+def _create(path: Path, recipe: Recipe, blocks: Blocks, parts: Mapping[str, str]) -> None:
     """Write coordinates, attributes and the empty arrays; whole or not at all."""
     building = path.with_name(path.name + ".building")
     if building.exists():
         shutil.rmtree(building)
-    coords = xr.Dataset(coords={k: (dims, v, attrs) for k, (dims, v, attrs) in engine.grid.coords.items()})
-    attrs = dataset_attributes(engine) | {
+    coords = stored_coords(recipe)
+    attrs = dataset_attributes(recipe.engine) | {
         "fingerprint": _hash(canonical_json(dict(parts))),
         "fingerprint_parts": canonical_json(dict(parts)),
         "blocks": len(blocks),
@@ -133,17 +116,15 @@ def _create(path: Path, engine: Engine, blocks: Blocks, parts: Mapping[str, str]
         coords.assign_attrs(attrs).to_zarr(building, mode="w", zarr_format=3, consolidated=False)
     root = _root(building)
     coordinates = " ".join(str(name) for name in coords.coords if name not in coords.dims)
-    for name in engine.names:
-        dims = engine.dims_of(name)
-        dtype = disk_dtype(engine, name)
-        extra = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in attributes(name).items()}
+    for product in recipe.products:
+        extra = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in product.attrs.items()}
         root.create_array(
-            name,
-            shape=tuple(engine.grid.sizes[dim] for dim in dims),
-            chunks=tuple(blocks.steps[dim] for dim in dims),
-            dtype=dtype,
-            fill_value=-1 if dtype == np.int8 else np.nan,
-            dimension_names=list(dims),
+            product.name,
+            shape=product.shape,
+            chunks=tuple(blocks.steps.get(dim, n) for dim, n in zip(product.dims, product.shape, strict=True)),
+            dtype=product.dtype,
+            fill_value=product.fill_value,
+            dimension_names=list(product.dims),
             attributes={**extra, "coordinates": coordinates},
             config={"write_empty_chunks": True},
         )
@@ -163,17 +144,28 @@ def _create(path: Path, engine: Engine, blocks: Blocks, parts: Mapping[str, str]
     building.rename(path)
 
 
-def write_block(path: Path, engine: Engine, block: Block, values: Mapping[str, Array]) -> None:
+def stored_coords(recipe: Recipe) -> xr.Dataset:
+    """Coordinates of what is stored: those of the sweep on dims that are left, and those reductions add."""
+    used = {dim for product in recipe.products for dim in product.dims}
+    kept = {k: (dims, v, attrs) for k, (dims, v, attrs) in recipe.engine.grid.coords.items() if set(dims) <= used}
+    added = {
+        dim: np.array(labels, dtype=np.dtypes.StringDType())
+        for p in recipe.products
+        for dim, labels in p.coords.items()
+    }
+    return xr.Dataset(coords=kept | {dim: (dim, labels) for dim, labels in added.items()})
+
+
+def write_block(path: Path, recipe: Recipe, block: Block, values: Mapping[str, Array]) -> None:
     """Write a block's chunks, then mark it finished.
 
     A variable without some of the cut dims is written by the first block along them only: no chunk has two writers.
     """
     root = _root(path)
-    for name in engine.names:
-        dims = engine.dims_of(name)
-        if all(block.index[dim] == 0 for dim in block.index if dim not in dims):
-            array = _array(root, name)
-            array[tuple(block.selection[dim] for dim in dims)] = values[name].astype(array.dtype, copy=False)
+    for product in recipe.products:
+        if all(block.index[dim] == 0 for dim in block.index if dim not in product.dims):
+            place = tuple(block.selection.get(dim, slice(None)) for dim in product.dims)
+            _array(root, product.name)[place] = values[product.name]
     _array(root, MARKERS)[block.number] = 1
 
 
@@ -221,7 +213,7 @@ def open_result(path: str | Path) -> xr.Dataset:
     ds: xr.Dataset = xr.open_zarr(folder, consolidated=False, chunks={}, decode_timedelta=False)
     for variable in ds.variables.values():
         if "flag_values" in variable.attrs:
-            variable.attrs["flag_values"] = np.asarray(variable.attrs["flag_values"], dtype=np.int8)
+            variable.attrs["flag_values"] = np.asarray(variable.attrs["flag_values"], dtype=variable.dtype)
     missing = int(ds.attrs["blocks"]) - len(finished(folder))
     if missing:
         total = ds.attrs["blocks"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 import xarray as xr
 
@@ -20,14 +22,35 @@ def summarize(job: Job) -> list[str]:
     lines = [job.sweep.question]
     if "status" in ds:
         lines.append(f"status: {shares(ds['status'], CODES)}")
-    if "bottleneck" in ds:
+    if "bottleneck" in ds and job.sweep.best is None:
         lines.append(f"bound by: {shares(ds['bottleneck'], BOTTLENECKS)}")
-    if "step_time" in ds:
-        values = derive(ds, [job.sweep.headline])[job.sweep.headline].load()
+    if "bottleneck_count" in ds:
+        lines.append(f"bound by: {counted(ds['bottleneck_count'])}")
+    values = headline_values(job, ds)
+    if values is not None:
         lines.append(best_point(values))
         if job.sweep.compare is not None:
             lines.append(best_along(values, job.sweep.compare))
     return lines
+
+
+def headline_values(job: Job, ds: xr.Dataset) -> xr.DataArray | None:
+    """The metric a sweep is about, with what was chosen along reduced axes as coordinates."""
+    if job.sweep.best is not None:
+        chosen = [name for name in ds.data_vars if str(name).startswith("best_")]
+        return ds.set_coords(chosen)[job.sweep.best.metric].load()
+    if "step_time" in ds:
+        return derive(ds, [job.sweep.headline])[job.sweep.headline].load()
+    return None
+
+
+def counted(counts: xr.DataArray) -> str:
+    """Share of points under every flag of a histogram."""
+    label = counts.dims[-1]
+    totals = counts.sum([dim for dim in counts.dims if dim != label]).load()
+    whole = int(totals.sum())
+    found = [(int(n) / whole, str(name)) for name, n in zip(totals[label].values, totals.values, strict=True) if n]
+    return ", ".join(f"{name} {share:.1%}" for share, name in sorted(found, reverse=True)) if whole else "no point runs"
 
 
 def shares(flags: xr.DataArray, codes: dict[str, int]) -> str:
@@ -51,6 +74,7 @@ def best_point(values: xr.DataArray) -> str:
     numbers = [f"{name} {point[name].item():,}" for name in (*PARALLEL, *TRAILING) if name in point.coords]
     named = {*LEADING, *TRAILING}
     user = [f"{dim} {point[dim].item():.6g}" for dim in values.dims if dim not in named and dim in point.coords]
+    user += [f"{str(name).removeprefix('best_')} {_chosen(point[name])}" for name in point.coords if _is_chosen(name)]
     word = "lowest" if lower else "highest"
     return f"{word} {metric}: {point.item():,.4g} {DERIVED[metric].units} at {', '.join([*labels, *numbers, *user])}"
 
@@ -63,3 +87,14 @@ def best_along(values: xr.DataArray, axis: str) -> str:
     best = values.min(others) if metric in LOWER_IS_BETTER else values.max(others)
     found = [f"{label} {value:,.4g}" for label, value in zip(best[axis].values, best.values, strict=True)]
     return f"best {metric} ({DERIVED[metric].units}) by {axis}: {', '.join(found)}"
+
+
+def _is_chosen(name: Hashable) -> bool:
+    return str(name).startswith("best_") and name != "best_layout"
+
+
+def _chosen(value: xr.DataArray) -> str:
+    """Label or number of a reduced axis at the best point."""
+    if "flag_meanings" in value.attrs:
+        return str(value.attrs["flag_meanings"]).split()[int(value)]
+    return f"{value.item():,.6g}"

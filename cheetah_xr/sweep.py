@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from .analysis.derive import DERIVED
 from .axes import Axes
 from .dims import LAYOUT, PARALLEL
+from .reductions import Best, Histogram
 from .specs import (
     Frozen,
     Options,
@@ -78,7 +79,8 @@ class Sweep(Record):
     """One batch run: axes, fixed values, options and stored outputs.
 
     ``layout`` gives tp, dp and ep together, as lists of equal length on one axis, in place of the three keys. After a
-    run the best point by the metric ``headline`` is shown, and its best along the axis ``compare``.
+    run the best point by the metric ``headline`` is shown, and its best along the axis ``compare``. With ``best`` or
+    ``histogram`` every block is reduced, and only the answer is stored unless ``outputs`` are named too.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
@@ -103,6 +105,8 @@ class Sweep(Record):
     overrides: dict[str, Values] = Field(default_factory=dict)
     scales: dict[str, Values] = Field(default_factory=dict)
     outputs: list[str] = Field(default_factory=lambda: list(DEFAULT_OUTPUTS))
+    best: Best | None = None
+    histogram: Histogram | None = None
     headline: str = "throughput_per_gpu"
     compare: str | None = None
 
@@ -141,10 +145,25 @@ class Sweep(Record):
         metric = DERIVED[self.headline]
         if metric.phase is not None and metric.phase not in phases:
             raise ValueError(f"headline: {self.headline} needs the {metric.phase} phase; phase is {', '.join(phases)}")
-        missing = [need for need in metric.needs if need in VARIABLES and need not in self.outputs]
-        if missing and "headline" in self.model_fields_set:
+        missing = [need for need in metric.needs if need in VARIABLES and need not in self.stored]
+        if missing and self.best is None and "headline" in self.model_fields_set:
             raise ValueError(f"headline: {self.headline} needs {', '.join(missing)} among the outputs")
         return self
+
+    @property
+    def reductions(self) -> tuple[Best | Histogram, ...]:
+        """What is reduced in the blocks."""
+        return tuple(r for r in (self.best, self.histogram) if r is not None)
+
+    @property
+    def stored(self) -> list[str]:
+        """Variables stored point by point: none by default when there is a reduction."""
+        return [] if self.reductions and "outputs" not in self.model_fields_set else self.outputs
+
+    @property
+    def clips(self) -> bool:
+        """Whether batches that do not fit run at max_batch."""
+        return self.options.get("on_infeasible") == "clip"
 
     def axes(self) -> Axes:
         """The axes as :func:`cheetah_xr.evaluate` takes them.

@@ -22,7 +22,7 @@ SMALL = {
 
 
 def sizes(sweep):
-    return dict(make_job(sweep).engine.grid.sizes)
+    return dict(make_job(sweep).grid.sizes)
 
 
 # ---- ranges
