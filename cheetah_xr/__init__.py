@@ -6,6 +6,7 @@ parallel layouts, batches and lengths. Start with :func:`evaluate`.
 
 import logging
 
+from . import analysis
 from ._version import MODEL_VERSION, __version__
 from .analysis import derive
 from .api import breakdown, evaluate, layouts, operations
@@ -46,6 +47,7 @@ __all__ = [
     "SpecError",
     "Sweep",
     "__version__",
+    "analysis",
     "breakdown",
     "derive",
     "evaluate",

@@ -10,7 +10,7 @@ import xarray as xr
 
 from . import dims as d
 from .analysis.derive import DERIVED, derive
-from .axes import Axes
+from .axes import Axes, layout_labels
 from .breakdown import breakdown_of
 from .engine import evaluate_axes
 from .operations import ANY_GPU, operations_of
@@ -286,4 +286,4 @@ def layouts_of(n_gpus: int, model: AnyModel, options: Options) -> xr.Dataset:
     status = evaluate_axes(one, ["status"], "float32", 4e9)["status"]
     valid = status.values == 0
     found = {name: (d.LAYOUT, values.values[valid]) for name, values in (("tp", tp), ("dp", n_gpus // tp), ("ep", ep))}
-    return xr.Dataset(found)
+    return xr.Dataset(found, coords={d.LAYOUT: layout_labels(*(values for _, values in found.values()))})

@@ -56,6 +56,12 @@ class Axes:
     scales: Mapping[str, Any] = field(default_factory=dict)
 
 
+def layout_labels(tp: Any, dp: Any, ep: Any) -> Array:
+    """A label for every layout: ``tp8-dp1-ep8``."""
+    labels = [f"tp{t}-dp{p}-ep{e}" for t, p, e in zip(tp, dp, ep, strict=True)]
+    return np.array(labels, dtype=np.dtypes.StringDType())
+
+
 def labelled_records(name: str, value: Any, load: Callable[[Any], Any]) -> Labelled:
     """One record, a list of them on a dim of the axis's name, or a DataArray of names on its own dim."""
     if isinstance(value, xr.DataArray):
@@ -72,7 +78,7 @@ def labelled_records(name: str, value: Any, load: Callable[[Any], Any]) -> Label
     labels = [label(r) for r in loaded]
     twice = sorted({n for n in labels if labels.count(n) > 1})
     if twice and dims == (name,):
-        raise SpecError(f"{name}: {', '.join(twice)} given more than once")
+        raise SpecError(f"{name}: {', '.join(twice)} given more than once; mappings take a 'name' of their own")
     return Labelled(dims, loaded)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -16,10 +17,12 @@ from rich.table import Table
 from . import specs
 from ._version import __version__
 from .axes import Axes
+from .engine import canonical_json
 from .estimate import estimate as estimate_point
 from .estimate import render
-from .run import make_job, run_job
+from .run import Job, make_job, run_job
 from .specs import Options, SpecError, to_record
+from .store import finished
 from .summary import summarize
 
 app = typer.Typer(
@@ -30,8 +33,16 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-out = Console()
-errors = Console(stderr=True)
+WIDE = 140
+"""Columns where no terminal says how many there are: a table in a file is not cut."""
+
+
+def _width(stream: Any) -> int | None:
+    return None if stream.isatty() or "COLUMNS" in os.environ else WIDE
+
+
+out = Console(width=_width(sys.stdout))
+errors = Console(stderr=True, width=_width(sys.stderr))
 
 
 class Kind(StrEnum):
@@ -77,6 +88,9 @@ def sweep(
     overwrite: Annotated[bool, typer.Option(help="Replace an existing store.")] = False,
     workers: Annotated[int | None, typer.Option(help="Threads; default one per core.", min=1)] = None,
     scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler to run on.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show points, blocks, bytes and specs; run nothing.")
+    ] = False,
 ) -> None:
     """Run sweeps into Zarr stores and say what they answered.
 
@@ -88,23 +102,51 @@ def sweep(
         raise SpecError("--workers is for threads of this process; a --scheduler has its own workers")
     for job in [make_job(file, store) for file in files]:
         grid = job.grid
-        size = job.bytes_on_disk
-        axes = " x ".join(f"{dim} {grid.sizes[dim]}" for dim in grid.dims)
+        axes = " x ".join(f"{dim} {grid.sizes[dim]}" for dim in grid.dims) or "one point"
         errors.print(f"[bold]{job.sweep.name}[/bold]: {axes}", highlight=False)
-        errors.print(
-            f"{grid.n_points:,} points, {len(job.blocks)} blocks, {size / 1e6:,.1f} MB before compression",
-            highlight=False,
-        )
-        if scheduler is None:
-            run_job(job, resume=resume, overwrite=overwrite, workers=workers)
-        else:
-            from distributed import Client
-
-            with Client(scheduler) as client:
-                run_job(job, resume=resume, overwrite=overwrite, client=client)
-        out.print(f"[bold]{job.sweep.title}[/bold]  ({grid.n_points:,} points in {job.path})", highlight=False)
-        for line in summarize(job):
+        blocks = f"{len(job.blocks):,} block{'s' if len(job.blocks) > 1 else ''}"
+        size = f"{job.bytes_on_disk / 1e6:,.3g} MB before compression"
+        errors.print(f"{grid.n_points:,} points, {blocks}, {size}", highlight=False)
+        if dry_run:
+            out.print(render_job(job), highlight=False, soft_wrap=True)
+            continue
+        try:
+            _run(job, resume, overwrite, workers, scheduler)
+        except KeyboardInterrupt:
+            kept = f"{len(finished(job.path))} of {len(job.blocks)} blocks are kept in {job.path}"
+            errors.print(f"interrupted: {kept}; the same command resumes", highlight=False, soft_wrap=True)
+            raise typer.Exit(130) from None
+        out.print(f"[bold]{job.sweep.title}[/bold]", highlight=False, soft_wrap=True)
+        with errors.status("reading the answer"):
+            lines = summarize(job)
+        for line in [*lines, f"{grid.n_points:,} points in {job.path}"]:
             out.print(f"  {line}", highlight=False, soft_wrap=True)
+
+
+def _run(job: Job, resume: bool, overwrite: bool, workers: int | None, scheduler: str | None) -> None:
+    if scheduler is None:
+        run_job(job, resume=resume, overwrite=overwrite, workers=workers)
+        return
+    from distributed import Client
+
+    try:
+        client = Client(scheduler, timeout="10s")
+    except (OSError, ValueError) as error:
+        raise SpecError(f"--scheduler {scheduler}: cannot be reached ({error})") from None
+    with client:
+        run_job(job, resume=resume, overwrite=overwrite, client=client)
+
+
+def render_job(job: Job) -> str:
+    """What a sweep would do: blocks, what is stored, and the resolved specs."""
+    lines = [f"store: {job.path}", f"block: {', '.join(f'{dim} {step}' for dim, step in job.blocks.steps.items())}"]
+    for product in job.recipe.products:
+        shape = " x ".join(f"{dim} {n}" for dim, n in zip(product.dims, product.shape, strict=True)) or "scalar"
+        lines.append(f"stored: {product.name} {product.dtype} ({shape}), {product.nbytes / 1e6:,.3g} MB")
+    for kind, records in job.grid.records.items():
+        lines += [f"{kind}: {canonical_json(record.canonical())}" for record in records]
+    lines.append(f"options: {canonical_json(job.grid.options.canonical())}")
+    return "\n".join(lines)
 
 
 @app.command()
@@ -239,6 +281,3 @@ def main() -> None:
     except SpecError as error:
         errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        errors.print("interrupted; finished blocks are kept and the same command resumes", highlight=False)
-        sys.exit(130)

@@ -119,17 +119,19 @@ def _summary(ds: xr.Dataset) -> Table:
         shown = (
             f"{value:,.0f}" if name == "max_batch" and np.isfinite(value) else _number(value, ds[name].attrs["units"])
         )
-        table.add_row(name, "unknown" if np.isnan(value) else shown, str(ds[name].attrs["long_name"]))
+        meaning = DERIVED[name].comment if name in DERIVED else ds[name].attrs["long_name"]
+        table.add_row(name, "unknown" if np.isnan(value) else shown, str(meaning))
     return table
 
 
 def _causes(ds: xr.Dataset) -> Table:
-    table = Table(title="step_time by cause", title_justify="left", box=None)
+    table = Table(title="step_time by what bounds it", title_justify="left", box=None)
     for column, justify in (("cause", "left"), ("ms", "right"), ("share", "right")):
         table.add_column(column, justify=justify)  # type: ignore[arg-type]
     for name in TIME_PARTS:
         value = float(ds[name])
-        table.add_row(name.removeprefix("time_"), f"{value * 1e3:.4f}", f"{value / float(ds['step_time']):.1%}")
+        table.add_row(name.removeprefix("time_"), f"{value * 1e3:.3f}", f"{value / float(ds['step_time']):.1%}")
+    table.add_row("step_time", f"{float(ds['step_time']) * 1e3:.3f}", "100.0%")
     return table
 
 

@@ -227,11 +227,11 @@ def _coords(
     gpu = given[d.GPU]
     for name in BESIDE_GPU:
         column = [_nan(getattr(r, name)) for r in gpu.values]
-        coords[name] = (gpu.dims, column if gpu.dims else column[0], {"units": FIELD_UNITS[name]})
+        coords[name] = (gpu.dims, column if gpu.dims else column[0], described(name))
     models = given[d.MODEL]
     for name in BESIDE_MODEL:
         column = [float(getattr(m, name)) for m in models.values]
-        coords[name] = (models.dims, column if models.dims else column[0], {"units": "1"})
+        coords[name] = (models.dims, column if models.dims else column[0], described(name))
     for key, item in numbers.items():
         scaled, _, path = key.rpartition(":")
         _, _, name = path.partition(".")
@@ -244,6 +244,11 @@ def _coords(
             product = base * xr.DataArray(item.values, dims=item.dims)
             coords[name] = (product.dims, product.values, coords[name][2])
     return coords
+
+
+def described(name: str) -> dict[str, str]:
+    """Unit and name in words of a number of a record."""
+    return {"units": FIELD_UNITS.get(name, "1"), "long_name": name.replace("_", " ")}
 
 
 LONG_NAMES = {

@@ -20,11 +20,11 @@ from .tile import Case
 ANY_GPU = {
     "name": "any",
     "memory_gb": 1.0,
-    "hbm_bandwidth": 1.0,
-    **{f"peak_{t}": 1.0 for t in COMPUTE_TYPES},
-    "link_bandwidth": 1.0,
+    "hbm_bandwidth": 1e12,
+    **{f"peak_{t}": 1e15 for t in COMPUTE_TYPES},
+    "link_bandwidth": 1e11,
     "link_domain": 1,
-    "nic_bandwidth": 1.0,
+    "nic_bandwidth": 1e10,
 }
 """An accelerator that knows every number: work and validity do not depend on their values."""
 

@@ -51,6 +51,7 @@ class Recipe:
     outputs: tuple[str, ...]
     reductions: tuple[Best | Histogram, ...]
     products: tuple[Product, ...]
+    described: Mapping[str, str]
 
     @property
     def whole_dims(self) -> tuple[str, ...]:
@@ -91,7 +92,8 @@ def make_recipe(sweep: Sweep) -> Recipe:
     outputs = tuple(sweep.stored)
     products = [stored_product(engine, name) for name in outputs]
     products += reduced_products(engine, reductions)
-    return Recipe(engine, outputs, reductions, tuple(products))
+    described = {"title": sweep.title, "question": sweep.question}
+    return Recipe(engine, outputs, reductions, tuple(products), described)
 
 
 def stored_product(engine: Engine, name: str) -> Product:

@@ -145,6 +145,8 @@ def run_job(
         raise SpecError(f"{job.path}: cannot be written ({error.strerror})") from None
     todo = [block for block in job.blocks if block.number not in done]
     log.info("%s: %d blocks, %d to do", job.sweep.name, len(job.blocks), len(todo))
+    if done and progress:
+        Console(stderr=True).print(f"{job.path}: {len(done)} of {len(job.blocks)} blocks are there", highlight=False)
     started = time.perf_counter()
     with _bar(job, len(job.blocks) - len(todo), progress) as advance:
         if client is None:

@@ -105,11 +105,16 @@ def _create(path: Path, recipe: Recipe, blocks: Blocks, parts: Mapping[str, str]
     if building.exists():
         shutil.rmtree(building)
     coords = stored_coords(recipe)
-    attrs = dataset_attributes(recipe.engine) | {
-        "fingerprint": _hash(canonical_json(dict(parts))),
-        "fingerprint_parts": canonical_json(dict(parts)),
-        "blocks": len(blocks),
-    }
+    attrs = (
+        dataset_attributes(recipe.engine)
+        | dict(recipe.described)
+        | {
+            "fingerprint": _hash(canonical_json(dict(parts))),
+            "fingerprint_parts": canonical_json(dict(parts)),
+            "blocks": len(blocks),
+            "order": canonical_json([*recipe.engine.grid.dims, *coords.coords, *(p.name for p in recipe.products)]),
+        }
+    )
     with warnings.catch_warnings():
         # Zarr's note that variable-length text has no final specification yet; xarray reads and writes it.
         warnings.filterwarnings("ignore", message=".*Zarr V3 specification.*")
@@ -210,7 +215,8 @@ def open_result(path: str | Path) -> xr.Dataset:
     folder = Path(path)
     if not is_result(folder):
         raise SpecError(f"{folder}: no result of a sweep there")
-    ds: xr.Dataset = xr.open_zarr(folder, consolidated=False, chunks={}, decode_timedelta=False)
+    ds = xr.open_zarr(folder, consolidated=False, chunks={}, decode_timedelta=False)
+    ds = ordered(ds)
     for variable in ds.variables.values():
         if "flag_values" in variable.attrs:
             variable.attrs["flag_values"] = np.asarray(variable.attrs["flag_values"], dtype=variable.dtype)
@@ -219,3 +225,12 @@ def open_result(path: str | Path) -> xr.Dataset:
         total = ds.attrs["blocks"]
         warnings.warn(f"{folder}: {missing} of {total} blocks are missing; run the sweep again", stacklevel=2)
     return ds
+
+
+def ordered(ds: xr.Dataset) -> xr.Dataset:
+    """The same with dims, coordinates (loaded) and variables in one order, whatever order the store gave them in."""
+    order = json.loads(ds.attrs["order"])
+    places = {name: number for number, name in enumerate(order)}
+    names = sorted(map(str, ds.variables), key=lambda name: (places.get(name, len(places)), name))
+    coords = {name: ds[name].variable.load() for name in names if name in ds.coords}
+    return xr.Dataset({name: ds[name].variable for name in names if name in ds.data_vars}, coords, ds.attrs)

@@ -7,8 +7,10 @@ from collections.abc import Hashable
 import numpy as np
 import xarray as xr
 
-from .analysis.derive import DERIVED, derive
-from .dims import LEADING, PARALLEL, PHASE, RECORDS, TRAILING
+from .analysis.best import with_derived
+from .analysis.conditions import parse_all
+from .analysis.derive import DERIVED
+from .dims import LAYOUT, LEADING, PARALLEL, PHASE, RECORDS, TRAILING
 from .run import Job
 from .status import BOTTLENECKS, CODES
 from .store import open_result
@@ -31,17 +33,31 @@ def summarize(job: Job) -> list[str]:
         lines.append(best_point(values))
         if job.sweep.compare is not None:
             lines.append(best_along(values, job.sweep.compare))
+        if job.sweep.where and job.sweep.best is None:
+            lines[-1] += f"  (where {' and '.join(job.sweep.where)})"
     return lines
 
 
 def headline_values(job: Job, ds: xr.Dataset) -> xr.DataArray | None:
-    """The metric a sweep is about, with what was chosen along reduced axes as coordinates."""
-    if job.sweep.best is not None:
+    """The metric a sweep is about where its conditions hold, with what was chosen along reduced axes as coordinates.
+
+    A condition on a metric of one phase leaves that phase.
+    """
+    sweep = job.sweep
+    if sweep.best is not None:
         chosen = [name for name in ds.data_vars if str(name).startswith("best_")]
-        return ds.set_coords(chosen)[job.sweep.best.metric].load()
-    if "step_time" in ds:
-        return derive(ds, [job.sweep.headline])[job.sweep.headline].load()
-    return None
+        return ds.set_coords(chosen)[sweep.best.metric].load()
+    if "step_time" not in ds:
+        return None
+    conditions = parse_all(sweep.where)
+    ds = with_derived(ds, [sweep.headline, *(c.name for c in conditions)])
+    values = ds[sweep.headline]
+    for condition in conditions:
+        phase = DERIVED[condition.name].phase if condition.name in DERIVED else None
+        if phase is not None and PHASE in values.dims:
+            values = values.sel({PHASE: phase})
+        values = values.where(condition.holds(ds))
+    return values.load()
 
 
 def counted(counts: xr.DataArray) -> str:
@@ -72,11 +88,12 @@ def best_point(values: xr.DataArray) -> str:
     point = values.isel(values.argmin(...) if lower else values.argmax(...))
     labels = [f"{name} {point[name].item()}" for name in (*RECORDS, PHASE) if name in point.coords]
     numbers = [f"{name} {point[name].item():,}" for name in (*PARALLEL, *TRAILING) if name in point.coords]
-    named = {*LEADING, *TRAILING}
-    user = [f"{dim} {point[dim].item():.6g}" for dim in values.dims if dim not in named and dim in point.coords]
+    named = {*LEADING, *TRAILING, LAYOUT}
+    user = [f"{dim} {_label(point[dim].item())}" for dim in values.dims if dim not in named and dim in point.coords]
     user += [f"{str(name).removeprefix('best_')} {_chosen(point[name])}" for name in point.coords if _is_chosen(name)]
     word = "lowest" if lower else "highest"
-    return f"{word} {metric}: {point.item():,.4g} {DERIVED[metric].units} at {', '.join([*labels, *numbers, *user])}"
+    where = ", ".join([*labels, *numbers, *user])
+    return f"{word} {metric}: {shown(point.item())} {unit_of(values)} at {where}"
 
 
 def best_along(values: xr.DataArray, axis: str) -> str:
@@ -85,8 +102,25 @@ def best_along(values: xr.DataArray, axis: str) -> str:
     dim = values[axis].dims[0]
     others = [d for d in values.dims if d != dim]
     best = values.min(others) if metric in LOWER_IS_BETTER else values.max(others)
-    found = [f"{label} {value:,.4g}" for label, value in zip(best[axis].values, best.values, strict=True)]
-    return f"best {metric} ({DERIVED[metric].units}) by {axis}: {', '.join(found)}"
+    found = [f"{_label(label)} = {shown(value)}" for label, value in zip(best[axis].values, best.values, strict=True)]
+    return f"best {metric} ({unit_of(values)}) by {axis}: {', '.join(found)}"
+
+
+def shown(value: float) -> str:
+    """A number with four digits that matter, never in powers of ten below a million."""
+    if np.isnan(value):
+        return "none"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+
+
+def unit_of(values: xr.DataArray) -> str:
+    """Unit as people say it."""
+    units = str(values.attrs.get("units", ""))
+    return "tokens/s" if units == "1/s" else units
+
+
+def _label(label: object) -> str:
+    return f"{label:g}" if isinstance(label, (int, float, np.number)) else str(label)
 
 
 def _is_chosen(name: Hashable) -> bool:

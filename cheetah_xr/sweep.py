@@ -9,8 +9,9 @@ import numpy as np
 import xarray as xr
 from pydantic import Field, field_validator, model_validator
 
+from .analysis.conditions import parse_all
 from .analysis.derive import DERIVED
-from .axes import Axes
+from .axes import Axes, layout_labels
 from .dims import LAYOUT, PARALLEL
 from .reductions import Best, Histogram
 from .specs import (
@@ -46,12 +47,13 @@ LISTS = {
 
 
 class Range(Frozen):
-    """``{min, max, num, spacing: linear|log}``: a range of an axis."""
+    """``{min, max, num, spacing: linear|log, include: [...]}``: a range of an axis, and values it has beside."""
 
     min: Annotated[float, Field(gt=0, le=2**53)]
     max: Annotated[float, Field(gt=0)]
     num: Annotated[int, Field(ge=1, le=10_000_000)]
     spacing: Literal["linear", "log"] = "linear"
+    include: list[float] = Field(default_factory=list, description="a list of numbers")
 
     @model_validator(mode="after")
     def _ascending(self) -> Range:
@@ -70,7 +72,7 @@ class Range(Frozen):
         if integers and self.max > 2**53:
             raise SpecError(f"max {self.max:g} is above 2**53, the largest exact whole number")
         space = np.linspace if self.spacing == "linear" else np.geomspace
-        values = space(self.min, self.max, self.num)
+        values = np.append(space(self.min, self.max, self.num), self.include)
         found = np.unique(np.round(values).astype(np.int64)) if integers else np.unique(values)
         return list(found.tolist())
 
@@ -79,7 +81,8 @@ class Sweep(Record):
     """One batch run: axes, fixed values, options and stored outputs.
 
     ``layout`` gives tp, dp and ep together, as lists of equal length on one axis, in place of the three keys. After a
-    run the best point by the metric ``headline`` is shown, and its best along the axis ``compare``. With ``best`` or
+    run the best point by the metric ``headline`` among those that meet ``where`` is shown, and the best for every value
+    of the axis ``compare``. With ``best`` or
     ``histogram`` every block is reduced, and only the answer is stored unless ``outputs`` are named too.
     """
 
@@ -108,6 +111,7 @@ class Sweep(Record):
     best: Best | None = None
     histogram: Histogram | None = None
     headline: str = "throughput_per_gpu"
+    where: list[str] = Field(default_factory=list, description="a list of 'name op number'")
     compare: str | None = None
 
     @field_validator("outputs")
@@ -150,6 +154,12 @@ class Sweep(Record):
             raise ValueError(f"headline: {self.headline} needs {', '.join(missing)} among the outputs")
         return self
 
+    @field_validator("where")
+    @classmethod
+    def _conditions(cls, where: list[str]) -> list[str]:
+        parse_all(where)
+        return where
+
     @property
     def reductions(self) -> tuple[Best | Histogram, ...]:
         """What is reduced in the blocks."""
@@ -176,7 +186,10 @@ class Sweep(Record):
         options = to_record(Options, self.options, "options")
         layout: dict[str, Any] = {name: self._values(name) for name in PARALLEL}
         if self.layout is not None:
-            layout |= {name: xr.DataArray(values, dims=LAYOUT) for name, values in self.layout.items()}
+            length = len(next(iter(self.layout.values())))
+            columns = {name: self.layout.get(name, [1] * length) for name in PARALLEL}
+            labels = {LAYOUT: layout_labels(**columns)}
+            layout = {name: xr.DataArray(values, dims=LAYOUT, coords=labels) for name, values in columns.items()}
         return Axes(
             **{kind: self._names(kind) for kind in LISTS},
             batch=self._values("batch"),

@@ -196,7 +196,7 @@ def test_verbose_logs(cli, write):
     assert "to do" not in quiet.err
     for ran in (quiet, loud):
         assert ran.code == 0
-        assert "Small  (2 points in " in ran.out
+        assert "2 points in " in ran.out
         assert "Is it logged?" in ran.out
         assert "status: ok 100.0%" in ran.out
 

@@ -60,11 +60,11 @@ def test_shipped_sweeps_build(name):
     assert job.sweep.name == name
     assert job.path == Path("outputs") / f"{name}.zarr"
     assert job.sweep.question.endswith("?")
-    assert job.engine.grid.n_points > 100_000
+    assert job.grid.n_points > 100_000
     assert job.bytes_on_disk > 1e6
-    assert {"step_time", "status", "bottleneck"} <= set(job.engine.names)
-    assert job.sweep.compare in job.engine.grid.coords
-    assert max(job.engine.grid.coords["seq_len"][1]) <= cx.load_model(job.sweep.model).max_seq_len
+    assert {"step_time", "status", "bottleneck"} <= set(job.recipe.outputs)
+    assert job.sweep.compare in job.grid.coords
+    assert max(job.grid.coords["seq_len"][1]) <= cx.load_model(job.sweep.model).max_seq_len
 
 
 def test_axes_of_a_file(write):
@@ -74,7 +74,7 @@ def test_axes_of_a_file(write):
     path = write({**SMALL, **axes, **layout, **numbers, "scales": {"gpu.peak_bf16": [0.5, 1]}})
     expected = {"gpu": len(cx.list_gpus()), "precision": 2, "phase": 2, "layout": 3, "batch": 4, "seq_len": 3}
     assert sizes(path) == {**expected, "hbm_bandwidth": 3, "peak_bf16_scale": 2}
-    grid = make_job(path).engine.grid
+    grid = make_job(path).grid
     assert list(grid.coords["hbm_bandwidth"][1]) == pytest.approx([1e12, 2e12, 4e12])
     assert list(grid.coords["n_gpus"][1]) == [8, 8, 8]
     assert cx.load_sweep(path).name == "file"
@@ -196,7 +196,7 @@ def test_the_command_answers(cli, write):
     ran = cli("sweep", write({**SMALL, "tp": [1, 3], "compare": "tp"}, "good.yaml"))
     assert ran.code == 0
     assert "tp 2 x batch 2 x seq_len 3" in ran.err
-    assert "12 points, 1 blocks" in ran.err
+    assert "12 points, 1 block," in ran.err
     assert "status: tp_heads 50.0%, ok 50.0%" in ran.out
     assert "bound by: weights 100.0%" in ran.out
     assert "highest throughput_per_gpu" in ran.out

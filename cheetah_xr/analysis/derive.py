@@ -18,10 +18,10 @@ DECODE, PREFILL = "decode", "prefill"
 
 @dataclass(frozen=True)
 class Derived:
-    """One derived variable: what it needs, for which phase it is defined (None: both), and its formula."""
+    """One derived variable: what it means and needs, for which phase it is defined (None: both), and its formula."""
 
     units: str
-    long_name: str
+    comment: str
     needs: tuple[str, ...]
     phase: str | None
     formula: Callable[[xr.Dataset], xr.DataArray]
@@ -177,7 +177,8 @@ def derive(ds: xr.Dataset, names: Sequence[str] | str) -> xr.Dataset:
         part, valid = _of_phase(ds, name, metric.phase)
         values = metric.formula(part)
         values = values if valid is None else values.where(valid)
-        found[name] = values.assign_attrs(units=metric.units, long_name=metric.long_name)
+        described = {"units": metric.units, "long_name": name.replace("_", " "), "comment": metric.comment}
+        found[name] = values.assign_attrs(described)
         if metric.phase:
             found[name] = found[name].drop_vars(PHASE, errors="ignore")
     return ds.assign({name: _ordered(values) for name, values in found.items()})

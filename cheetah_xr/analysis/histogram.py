@@ -1,4 +1,4 @@
-"""How many points carry each flag, along some axes."""
+"""Flags: in words, and how many points carry each."""
 
 from __future__ import annotations
 
@@ -8,6 +8,28 @@ import numpy as np
 import xarray as xr
 
 from ..specs import SpecError
+
+
+def flag_labels(flags: xr.DataArray) -> xr.DataArray:
+    """A flag variable in words, "" where there is none (-1).
+
+    Raises
+    ------
+    SpecError
+        For a variable without flags.
+
+    Examples
+    --------
+    >>> import cheetah_xr as cx
+    >>> ds = cx.evaluate("llama-3.1-8b", "h100-sxm", batch=[1, 5000], seq_len=4096)
+    >>> flag_labels(ds.status).values.tolist()
+    ['ok', 'infeasible_memory']
+    """
+    if "flag_values" not in flags.attrs:
+        raise SpecError(f"flag_labels: {flags.name!r} is not a flag")
+    words = np.array([*str(flags.attrs["flag_meanings"]).split(), ""], dtype=object)
+    labels = xr.apply_ufunc(lambda codes: words[codes], flags, dask="parallelized", output_dtypes=[object])
+    return xr.DataArray(labels).assign_attrs(long_name=flags.attrs.get("long_name", ""))
 
 
 def histogram(ds: xr.Dataset, of: str, over: Sequence[str] | str) -> xr.DataArray:

@@ -130,8 +130,8 @@ def load_model(model: Source | AnyModel) -> AnyModel:
         return model
     data, where, name = _read("model", model)
     if "model_type" in data:
-        fields = {"name": str(data.get("_name_or_path") or name).lower(), **model_fields(data, where)}
-        return to_record(Model, fields, where)
+        name = data.pop("name", None) or data.get("_name_or_path") or name
+        return to_record(Model, {"name": name, **model_fields(data, where)}, where)
     data = {"name": name, **data}
     return to_record(LumpedModel, data, where) if "n_parameters" in data else to_record(Model, data, where)
 
@@ -156,7 +156,9 @@ def _read(kind: str, source: Source) -> tuple[dict[str, Any], str, str]:
     data = _read_json(path) if path.suffix == ".json" else read_yaml(path)
     if not isinstance(data, Mapping):
         raise SpecError(f"{path}: expected a mapping of keys to values, got {type(data).__name__}")
-    return dict(data), str(path), path.parent.name if path.name == "config.json" else path.stem
+    if path.parent == catalogue_root() / "specs" / FOLDERS[kind] and data.get("name", path.stem) != path.stem:
+        raise SpecError(f"{path}: key 'name' has value {data['name']!r}: expected {path.stem!r}, the name of the file")
+    return dict(data), str(path), path.resolve().parent.name if path.name == "config.json" else path.stem
 
 
 def check_length(kind: str, path: Path) -> None:

@@ -13,6 +13,9 @@ COMPUTE_TYPES = ("bf16", "fp16", "fp8", "fp4", "int8")
 """Number formats a matrix unit multiplies in; the record has a ``peak_`` field for each (and for fp32 and tf32)."""
 
 Positive = Annotated[float, Field(gt=0)]
+Bandwidth = Annotated[float, Field(ge=1e6, le=1e18)]
+Peak = Annotated[float, Field(ge=1e9, le=1e21)]
+"""Bounds that catch a wrong unit: GB/s or TFLOP/s where B/s or FLOP/s are meant, or the other way round."""
 
 
 class Gpu(Record):
@@ -38,18 +41,18 @@ class Gpu(Record):
     memory_label_bytes: Positive | None = None
     memory_reported_bytes: Positive | None = None
     memory_bytes: Positive | None = None
-    hbm_bandwidth: Positive
-    peak_fp32: Positive | None = None
-    peak_tf32: Positive | None = None
-    peak_bf16: Positive
-    peak_fp16: Positive | None = None
-    peak_fp8: Positive | None = None
-    peak_fp4: Positive | None = None
-    peak_int8: Positive | None = None
-    link_bandwidth: Positive | None = None
+    hbm_bandwidth: Bandwidth
+    peak_fp32: Peak | None = None
+    peak_tf32: Peak | None = None
+    peak_bf16: Peak
+    peak_fp16: Peak | None = None
+    peak_fp8: Peak | None = None
+    peak_fp4: Peak | None = None
+    peak_int8: Peak | None = None
+    link_bandwidth: Bandwidth | None = None
     link_domain: Annotated[int, Field(ge=1)] | None = None
-    link_pairwise: Positive | None = None
-    nic_bandwidth: Positive | None = None
+    link_pairwise: Bandwidth | None = None
+    nic_bandwidth: Bandwidth | None = None
     tdp: Positive | None = None
     price_per_hour: Annotated[float, Field(ge=0)] | None = None
 
