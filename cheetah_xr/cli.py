@@ -23,7 +23,7 @@ from .estimate import render
 from .run import Job, make_job, run_job
 from .specs import Options, SpecError, to_record
 from .store import finished
-from .summary import summarize
+from .summary import describe, summarize
 
 app = typer.Typer(
     name="cheetah-xr",
@@ -190,6 +190,15 @@ def _options(pairs: list[str]) -> Options:
         except YAMLError:
             raise SpecError(f"--option {pair!r}: the value cannot be read") from None
     return to_record(Options, found, "--option")
+
+
+@app.command()
+def info(store: Annotated[Path, typer.Argument(help="Folder of a result.")]) -> None:
+    """Say what a result holds: question, axes, variables, completeness, provenance.
+
+    Example: `cheetah-xr info outputs/qwen3-32b-h100.zarr`
+    """
+    out.print(describe(store), highlight=False, soft_wrap=True)
 
 
 @app.command("list")

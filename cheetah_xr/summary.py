@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable
+from pathlib import Path
 
 import numpy as np
 import xarray as xr
@@ -13,7 +15,7 @@ from .analysis.derive import DERIVED
 from .dims import LAYOUT, LEADING, PARALLEL, PHASE, RECORDS, TRAILING
 from .run import Job
 from .status import BOTTLENECKS, CODES
-from .store import open_result
+from .store import finished, open_result
 
 LOWER_IS_BETTER = frozenset({"tpot", "ttft", "cost_per_million_tokens", "energy_per_token"})
 
@@ -36,6 +38,31 @@ def summarize(job: Job) -> list[str]:
         if job.sweep.where and job.sweep.best is None:
             lines[-1] += f"  (where {' and '.join(job.sweep.where)})"
     return lines
+
+
+def describe(path: Path) -> str:
+    """What a store holds: question, completeness, axes, variables, provenance.
+
+    Raises
+    ------
+    SpecError
+        When there is no result at `path`.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # missing blocks are told below
+        ds = open_result(path)
+    done, total = len(finished(path)), int(ds.attrs["blocks"])
+    state = "complete" if done == total else f"incomplete: {done} of {total} blocks; run the sweep again to fill it"
+    lines = [str(ds.attrs.get(name, "")) for name in ("title", "question")]
+    lines += [f"{state}", f"computed by cheetah_xr {ds.attrs['cheetah_xr_version']}, model version "]
+    lines[-1] += f"{ds.attrs['model_version']}, fingerprint {ds.attrs['fingerprint']}"
+    for dim, size in ds.sizes.items():
+        ends = f": {_label(ds[dim].values[0])} to {_label(ds[dim].values[-1])}" if dim in ds.coords else ""
+        lines.append(f"axis {dim}: {size}{ends}")
+    for name, values in ds.data_vars.items():
+        shape = f"({', '.join(map(str, values.dims))}) {values.dtype}, {values.nbytes / 1e6:,.3g} MB"
+        lines.append(f"variable {name} [{values.attrs.get('units', '1')}] {shape}: {values.attrs.get('long_name', '')}")
+    return "\n".join(lines)
 
 
 def headline_values(job: Job, ds: xr.Dataset) -> xr.DataArray | None:

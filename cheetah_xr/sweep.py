@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from .analysis.conditions import parse_all
 from .analysis.derive import DERIVED
+from .api import layouts
 from .axes import Axes, layout_labels
 from .dims import LAYOUT, PARALLEL
 from .reductions import Best, Histogram
@@ -101,8 +103,8 @@ class Sweep(Record):
     tp: Values = 1
     dp: Values = 1
     ep: Values = 1
-    layout: dict[str, list[int]] | None = Field(
-        None, description="lists of equal length of whole numbers under tp, dp and ep"
+    layout: dict[str, int | list[int]] | None = Field(
+        None, description="lists of equal length of whole numbers under tp, dp and ep, or {n_gpus: a number or a list}"
     )
     options: dict[str, Any] = Field(default_factory=dict)
     overrides: dict[str, Values] = Field(default_factory=dict)
@@ -132,10 +134,10 @@ class Sweep(Record):
 
     @field_validator("layout")
     @classmethod
-    def _whole_layout(cls, layout: dict[str, list[int]] | None) -> dict[str, list[int]] | None:
-        if layout is None:
-            return None
-        lengths = {len(values) for values in layout.values()}
+    def _whole_layout(cls, layout: Any) -> Any:
+        if layout is None or set(layout) == {"n_gpus"}:
+            return layout
+        lengths = {len(values) if isinstance(values, list) else 0 for values in layout.values()}
         if set(layout) - set(PARALLEL) or len(lengths) != 1 or 0 in lengths:
             raise ValueError(f"layout: expected lists of equal length, not empty, under tp, dp and ep, got {layout}")
         return layout
@@ -186,8 +188,7 @@ class Sweep(Record):
         options = to_record(Options, self.options, "options")
         layout: dict[str, Any] = {name: self._values(name) for name in PARALLEL}
         if self.layout is not None:
-            length = len(next(iter(self.layout.values())))
-            columns = {name: self.layout.get(name, [1] * length) for name in PARALLEL}
+            columns = self._layouts(options)
             labels = {LAYOUT: layout_labels(**columns)}
             layout = {name: xr.DataArray(values, dims=LAYOUT, coords=labels) for name, values in columns.items()}
         return Axes(
@@ -200,6 +201,21 @@ class Sweep(Record):
             scales={k: _expand(v, f"scales.{k}", False) for k, v in self.scales.items()},
             **layout,
         )
+
+    def _layouts(self, options: Options) -> dict[str, list[int]]:
+        """tp, dp and ep of every layout: as listed, or all that are valid for some model at some number of GPUs."""
+        given: dict[str, Any] = dict(self.layout or {})
+        if "n_gpus" not in given:
+            length = len(next(iter(given.values())))
+            return {name: given.get(name, [1] * length) for name in PARALLEL}
+        models = self._names("model")
+        models = models if isinstance(models, list) else [models]
+        counts = given["n_gpus"] if isinstance(given["n_gpus"], list) else [given["n_gpus"]]
+        found: dict[tuple[int, ...], None] = {}
+        for n, model in itertools.product(counts, models):
+            valid = layouts(n, model, options)
+            found |= dict.fromkeys(zip(*(valid[name].values.tolist() for name in PARALLEL), strict=True))
+        return {name: list(column) for name, column in zip(PARALLEL, zip(*found, strict=True), strict=True)}
 
     def _values(self, name: str) -> Any:
         return _expand(getattr(self, name), name, True)
@@ -248,3 +264,10 @@ def load_sweep(source: str | Path | Sweep) -> Sweep:
     except SpecError as error:
         raise SpecError(f"{path}: {error}") from None
     return sweep
+
+
+def schema() -> dict[str, Any]:
+    """JSON Schema of sweep files, for editors."""
+    found = Sweep.model_json_schema()
+    found["required"] = [name for name in found["required"] if name != "name"]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
