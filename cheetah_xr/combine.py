@@ -1,8 +1,7 @@
 """Combine: from seconds per kernel to the time of a pass, its attributed parts and its bottleneck.
 
-In two steps. `plan` works on the axes each quantity depends on: terms on the same axes are added, rooflines that do not
-span the whole grid are taken, the rest is written down. `Plan.run` is the only code that touches the full grid, tile by
-tile.
+In two steps. `Planner` works on the axes each quantity depends on: terms on the same axes are added, rooflines on few
+points are taken, the rest is written down. `Plan.run` is the only code that touches the full grid, tile by tile.
 """
 
 from __future__ import annotations
@@ -27,6 +26,10 @@ PARTS = ("compute", "weights", "kv", "activations", "communication", "overhead")
 CAUSES = ("weights", "kv", "activations")
 
 
+EAGER_POINTS = 16_384
+"""Terms with more points than this in the whole sweep are left to the tiles."""
+
+
 class Tiers:
     """Remembers on which axes of the sweep each term lives, so that sums are taken in the same order in every tile.
 
@@ -34,14 +37,14 @@ class Tiers:
     the shape of their tile.
     """
 
-    def __init__(self, full: int) -> None:
-        self.full = full
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self.sizes = tuple(sizes)
         self.notes: list[tuple[int, ...]] = []
         self.position: int | None = None
 
     def replay(self) -> Tiers:
         """A reader of the same notes, from the start (one per block and thread)."""
-        reader = Tiers(self.full)
+        reader = Tiers(self.sizes)
         reader.notes, reader.position = self.notes, 0
         return reader
 
@@ -53,14 +56,16 @@ class Tiers:
         self.position += 1
         return self.notes[self.position - 1]
 
-    def spans_grid(self, *values: Num) -> bool:
-        """Whether the values together vary along every axis of the sweep that is longer than 1."""
-        return math.prod(self.of(*values)) >= self.full > 1
+    def too_large(self, *values: Num) -> bool:
+        """Whether the values together have too many points in the whole sweep to be taken at once."""
+        shape = self.of(*values)
+        sizes = self.sizes[len(self.sizes) - len(shape) :]
+        return math.prod(size for size, length in zip(sizes, shape, strict=True) if length > 1) > EAGER_POINTS
 
 
 @dataclass(frozen=True)
 class Roofline:
-    """A maximum of memory and compute time that spans the grid: seconds by cause and scale."""
+    """A maximum of memory and compute time left to the tiles: seconds by cause and scale."""
 
     causes: Mapping[str, Sequence[Term]]
     compute: Sequence[Term]
@@ -73,15 +78,15 @@ class Roofline:
         time = np.maximum(t_memory, t_compute)
         if not attribute:
             return time, {}
-        bound = t_compute >= t_memory
-        zero = time.dtype.type(0)
-        parts = {cause: np.where(bound, zero, value) for cause, value in by_cause.items()}
-        return time, {"compute": np.where(bound, t_compute, zero), **parts}
+        by_compute = _one_where(t_compute >= t_memory, time.dtype)
+        by_memory = 1 - by_compute
+        parts = {cause: value * by_memory for cause, value in by_cause.items()}
+        return time, {"compute": t_compute * by_compute, **parts}
 
 
 @dataclass
 class Plan:
-    """Stages in series: folded terms, rooflines that span the grid, and overlapping pairs of plans."""
+    """Stages in series: folded terms, rooflines left to the tiles, and overlapping pairs of plans."""
 
     time: list[Term] = field(default_factory=list)
     parts: dict[str, list[Term]] = field(default_factory=lambda: {part: [] for part in PARTS})
@@ -130,14 +135,18 @@ class Mix:
         time = np.maximum(t_x, t_y) + exposed * np.minimum(t_x, t_y)
         if not attribute:
             return time, {}
-        larger = t_x >= t_y
-        one = time.dtype.type(1)
-        of_x, of_y = np.where(larger, one, exposed), np.where(larger, exposed, one)
+        larger = _one_where(t_x >= t_y, time.dtype)
+        of_x, of_y = exposed + (1 - exposed) * larger, 1 - (1 - exposed) * larger
         parts = {part: value * of_x for part, value in parts_x.items() if self.x.may_have(part)}
         for part, value in parts_y.items():
             if self.y.may_have(part):
                 parts[part] = parts[part] + value * of_y if part in parts else value * of_y
         return time, parts
+
+
+def _one_where(condition: Any, dtype: np.dtype[Any]) -> Array:
+    """1 where a condition holds, else 0: multiplying by it is ten times faster than np.where on a mixed mask."""
+    return np.asarray(condition).astype(dtype)
 
 
 def _sum(terms: Sequence[Term], scales: Mapping[str, Array], cut: Cut) -> Array:
@@ -150,9 +159,14 @@ def _sum(terms: Sequence[Term], scales: Mapping[str, Array], cut: Cut) -> Array:
 
 
 def _series(values: Sequence[Array]) -> Array:
+    """Sum in order, in place once the sum is an array of its own."""
     result = values[0] if values else np.asarray(np.float32(0))
+    own = False
     for value in values[1:]:
-        result = result + value
+        if own and np.broadcast(result, value).shape == result.shape:
+            np.add(result, value, out=result)
+        else:
+            result, own = np.asarray(result + value), True
     return result
 
 
@@ -178,7 +192,7 @@ class Planner:
         groups: dict[tuple[str, tuple[int, ...]], Num] = {}
         for scale, value in terms:
             place, held = scale, value
-            if scale and not self.tiers.spans_grid(self.scales[scale], value):
+            if scale and not self.tiers.too_large(self.scales[scale], value):
                 place, held = "", value * self.scales[scale]
             key = (place, self.tiers.of(held))
             groups[key] = groups[key] + held if key in groups else held
@@ -222,12 +236,12 @@ class Planner:
             if not is_zero(k.compute):
                 compute[k.scale] = add(compute.get(k.scale, 0.0), k.compute)
         used = sorted({*compute, *(scale for values in causes.values() for scale in values)})
-        if len(used) == 1 and all(k.kernel in NO_FIXED_WORK for k in kernels):
+        numbers = [v for values in (*causes.values(), compute) for v in values.values()]
+        if len(used) == 1 and all(k.kernel in NO_FIXED_WORK for k in kernels) and not self.tiers.too_large(*numbers):
             # All work is per sequence: the maximum is taken before the number of sequences comes in.
             scale = used[0]
             return self._taken(scale, {c: v[scale] for c, v in causes.items() if v}, compute.get(scale, 0.0))
-        numbers = [v for values in (*causes.values(), compute) for v in values.values()]
-        if self.tiers.spans_grid(*numbers, *(self.scales[scale] for scale in used if scale)):
+        if self.tiers.too_large(*numbers, *(self.scales[scale] for scale in used if scale)):
             cast_causes = {c: [(s, self.cast(v)) for s, v in values.items()] for c, values in causes.items()}
             return Plan(rooflines=[Roofline(cast_causes, [(s, self.cast(v)) for s, v in compute.items()])])
         return self._taken("", {c: self._evaluated(v) for c, v in causes.items() if v}, self._evaluated(compute))

@@ -27,8 +27,8 @@ from .variables import VARIABLES, WIRE
 CASE_POINTS = 2_097_152
 """Points whose work is counted at once."""
 
-TILE_POINTS = 65_536
-"""Points combined at once: arrays of a quarter of a megabyte stay in a core's cache."""
+TILE_POINTS = 131_072
+"""Points combined at once: arrays of half a megabyte stay in a core's cache."""
 
 WORK_NAMES = tuple(name for name, variable in VARIABLES.items() if variable.kind == "work")
 
@@ -227,7 +227,7 @@ def prepare(axes: Axes, names: Sequence[str] | None = None, dtype: str = "float3
     for model, phase in itertools.product(range(len(grid.models.values)), range(len(grid.phases.values))):
         own = {dim: slice(model, model + 1) for dim in grid.models.dims}
         own |= {dim: slice(phase, phase + 1) for dim in grid.phases.dims}
-        recorder = Tiers(full=math.prod(s.stop - s.start for s in (miniature | own).values()))
+        recorder = Tiers([grid.sizes[dim] for dim in grid.order])
         with np.errstate(all="ignore"):
             make_timer(case_of(grid, model, phase, miniature | own), wanted, number, recorder)
         tiers[model, phase] = recorder
