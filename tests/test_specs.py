@@ -198,3 +198,10 @@ def test_records_are_frozen():
         cx.load_gpu("h100-sxm").hbm_bandwidth = 1.0
     assert re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+\S*", cx.__version__)
     assert Path(catalogue_root(), "specs").is_dir()
+
+
+def test_a_checkout_reads_its_live_folders():
+    root = Path(__file__).parent.parent
+    assert catalogue_root() == root
+    assert {p.stem for p in (root / "specs" / "gpus").glob("*.yaml")} == set(cx.list_gpus())
+    assert {p.stem for p in (root / "sweeps").glob("*.yaml")} == set(cx.list_sweeps())

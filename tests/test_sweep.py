@@ -11,7 +11,7 @@ from refusal import refused
 import cheetah_xr as cx
 from cheetah_xr.analysis import DERIVED
 from cheetah_xr.run import make_job
-from cheetah_xr.sweep import Range
+from cheetah_xr.sweep import Range, schema
 
 SMALL = {
     "title": "Small",
@@ -211,3 +211,47 @@ def test_the_command_answers(cli, write):
     assert "batch 2, seq_len 1,024" in ran.out
     ds = cx.open_result("outputs/good.zarr")
     assert ds.sizes == {"tp": 2, "batch": 2, "seq_len": 3}
+
+
+def test_the_schema_of_the_docs_is_the_schema():
+    """``python -c "import json, cheetah_xr.sweep as s; print(json.dumps(s.schema(), indent=2, sort_keys=True))"``."""
+    written = json.loads((Path(__file__).parent.parent / "docs" / "sweep.schema.json").read_text(encoding="utf-8"))
+    assert written == schema()
+    assert "name" not in written["required"]
+
+
+def test_layouts_by_gpu_count(write):
+    axes = {"model": ["llama-3.1-8b", "mixtral-8x7b"], "layout": {"n_gpus": [2, 4]}}
+    job = make_job(write({k: v for k, v in (SMALL | axes).items() if k != "tp"}, "layouts.yaml"))
+    labels = [str(label) for label in job.grid.coords["layout"][1]]
+    assert {"tp2-dp1-ep1", "tp1-dp2-ep2", "tp1-dp4-ep4"} <= set(labels)
+    assert set(job.grid.coords["n_gpus"][1].tolist()) == {2, 4}
+
+
+def test_dry_run_writes_nothing(cli, write, elsewhere):
+    ran = cli("sweep", write(SMALL, "small.yaml"), "--dry-run")
+    assert ran.code == 0
+    assert "stored: step_time float32" in ran.out
+    assert '"hbm_bandwidth":3350000000000.0' in ran.out
+    assert [p.name for p in elsewhere.iterdir()] == ["small.yaml"]
+
+
+def test_info(cli, write, elsewhere):
+    path = cx.run_sweep(write(SMALL, "small.yaml"), progress=False)
+    ran = cli("info", path)
+    assert ran.code == 0
+    for words in (
+        "complete",
+        "model version",
+        "fingerprint",
+        "axis batch: 2",
+        "variable step_time [s]",
+        SMALL["question"],
+    ):
+        assert words in ran.out, words
+    assert cli("info", elsewhere).code == 2
+
+
+def test_range_with_values_beside():
+    values = Range(min=1, max=100, num=3, spacing="log", include=[50, 10]).values(integers=True)
+    assert values == [1, 10, 50, 100]
