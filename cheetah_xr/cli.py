@@ -103,24 +103,26 @@ def sweep(
     for job in [make_job(file, store) for file in files]:
         grid = job.grid
         axes = " x ".join(f"{dim} {grid.sizes[dim]}" for dim in grid.dims) or "one point"
-        errors.print(f"[bold]{job.sweep.name}[/bold]: {axes}", highlight=False)
+        errors.print(f"{job.sweep.name}: {axes}", highlight=False, markup=False)
         blocks = f"{len(job.blocks):,} block{'s' if len(job.blocks) > 1 else ''}"
         size = f"{job.bytes_on_disk / 1e6:,.3g} MB before compression"
         errors.print(f"{grid.n_points:,} points, {blocks}, {size}", highlight=False)
         if dry_run:
-            out.print(render_job(job), highlight=False, soft_wrap=True)
+            out.print(render_job(job), highlight=False, soft_wrap=True, markup=False)
             continue
         try:
             _run(job, resume, overwrite, workers, scheduler)
         except KeyboardInterrupt:
             kept = f"{len(finished(job.path))} of {len(job.blocks)} blocks are kept in {job.path}"
-            errors.print(f"interrupted: {kept}; the same command resumes", highlight=False, soft_wrap=True)
+            errors.print(
+                f"interrupted: {kept}; the same command resumes", highlight=False, soft_wrap=True, markup=False
+            )
             raise typer.Exit(130) from None
-        out.print(f"[bold]{job.sweep.title}[/bold]", highlight=False, soft_wrap=True)
+        out.print(job.sweep.title, style="bold", highlight=False, soft_wrap=True, markup=False)
         with errors.status("reading the answer"):
             lines = summarize(job)
         for line in [*lines, f"{grid.n_points:,} points in {job.path}"]:
-            out.print(f"  {line}", highlight=False, soft_wrap=True)
+            out.print(f"  {line}", highlight=False, soft_wrap=True, markup=False)
 
 
 def _run(job: Job, resume: bool, overwrite: bool, workers: int | None, scheduler: str | None) -> None:
@@ -198,7 +200,7 @@ def info(store: Annotated[Path, typer.Argument(help="Folder of a result.")]) -> 
 
     Example: `cheetah-xr info outputs/qwen3-32b-h100.zarr`
     """
-    out.print(describe(store), highlight=False, soft_wrap=True)
+    out.print(describe(store), highlight=False, soft_wrap=True, markup=False)
 
 
 @app.command("list")
