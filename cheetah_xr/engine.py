@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from . import dims as d
 from ._version import MODEL_VERSION, __version__
 from .axes import Axes
-from .combine import Tiers
 from .grid import Grid, build
 from .specs import Options, SpecError
 from .status import BOTTLENECKS, CODES, MEMORY, NONE, NOT_COMPUTED, Condition, lowest
@@ -43,7 +42,6 @@ class Engine:
     grid: Grid
     names: tuple[str, ...]
     dtype: np.dtype[Any]
-    tiers: Mapping[tuple[int, int], Tiers]
 
     def dims_of(self, name: str) -> tuple[str, ...]:
         """Dims of a variable in canonical order."""
@@ -105,7 +103,7 @@ class Engine:
             return
         timer = None
         if any(name not in ("status", *WORK_NAMES) for name in self.names):
-            timer = make_timer(case, self.names, self.dtype, self.tiers[model, phase].replay())
+            timer = make_timer(case, self.names, self.dtype)
         for tile in _pieces(part, self.grid.order, TILE_POINTS, ()):
             cut = _cutter(tile, part, self.grid.order)
             code = lowest([replace(c, where=cut(c.where)) for c in conditions])
@@ -207,7 +205,7 @@ def variable_inputs(name: str, options: Options) -> tuple[str, ...]:
 
 
 def prepare(axes: Axes, names: Sequence[str] | None = None, dtype: str = "float32") -> Engine:
-    """Resolve what is asked and learn the tiers of its terms from a miniature of the sweep.
+    """Resolve what is asked.
 
     Raises
     ------
@@ -221,17 +219,7 @@ def prepare(axes: Axes, names: Sequence[str] | None = None, dtype: str = "float3
     if unknown:
         raise SpecError(f"outputs: unknown variable {', '.join(unknown)}; known: {', '.join(VARIABLES)}")
     grid = build(axes)
-    number = np.dtype(dtype)
-    miniature = {dim: slice(0, min(size, 2)) for dim, size in grid.sizes.items()}
-    tiers: dict[tuple[int, int], Tiers] = {}
-    for model, phase in itertools.product(range(len(grid.models.values)), range(len(grid.phases.values))):
-        own = {dim: slice(model, model + 1) for dim in grid.models.dims}
-        own |= {dim: slice(phase, phase + 1) for dim in grid.phases.dims}
-        recorder = Tiers([grid.sizes[dim] for dim in grid.order])
-        with np.errstate(all="ignore"):
-            make_timer(case_of(grid, model, phase, miniature | own), wanted, number, recorder)
-        tiers[model, phase] = recorder
-    return Engine(grid, wanted, number, tiers)
+    return Engine(grid, wanted, np.dtype(dtype))
 
 
 def attributes(name: str) -> dict[str, Any]:

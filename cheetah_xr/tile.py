@@ -18,7 +18,7 @@ from .accounting import (
     wire_total,
     work_total,
 )
-from .combine import Plan, Planner, Tiers, bottleneck
+from .combine import PARTS, Plan, Planner, Stage, bottleneck
 from .dims import BATCH, DP, EFFICIENCY, EP, PRECISION, SEQ_LEN, TP
 from .grid import Grid
 from .ledger import OUTSIDE, Collective, Pass, PassWork
@@ -211,36 +211,48 @@ def pass_seconds(case: Case) -> PassSeconds:
 
 
 def plan_pass(seconds: PassSeconds, planner: Planner) -> Plan:
-    """The whole pass: layers with their overlaps, embedding and LM head, overheads."""
-    whole = Plan()
+    """The whole pass in series: overheads, what needs no overlap, then layers with overlaps, then single kernels."""
+    first = planner.overhead(seconds.overhead)
+    mixed: list[Stage] = []
+    kernels: list[KernelSeconds] = []
     for stage in seconds.stages:
-        kernels = planner.kernels(stage.kernels, seconds.granularity)
-        inner = planner.mix(kernels, planner.collectives(stage.exchange), seconds.overlap_ep)
-        whole.extend(planner.mix(inner, planner.collectives(stage.rest), stage.overlap_rest))
-    overhead = [("", value) for value in seconds.overhead if not is_zero(value)]
-    whole.time += overhead
-    whole.parts["overhead"] += overhead
-    return planner.close(whole)
+        rest = planner.collectives(stage.rest)
+        overlapped = not is_zero(stage.overlap_rest)
+        if not (stage.exchange or overlapped):
+            first += rest
+            if seconds.granularity == "kernel":
+                kernels += stage.kernels
+            else:
+                mixed += planner.kernels(stage.kernels, seconds.granularity)
+            continue
+        inner = planner.kernels(stage.kernels, seconds.granularity)
+        if stage.exchange:
+            inner = [planner.mix(inner, planner.collectives(stage.exchange), seconds.overlap_ep)]
+        if overlapped:
+            inner = [planner.mix(inner, rest, stage.overlap_rest)]
+        else:
+            first += rest
+        mixed += inner
+    return Plan([*first, *mixed, *planner.kernels(kernels, "kernel")]).closed(planner.attribute)
 
 
 @dataclass(frozen=True)
 class Timer:
-    """A plan with what it needs to run on any tile of the part it was made for."""
+    """A plan that runs on any tile of the part it was made for."""
 
     plan: Plan
-    scales: Mapping[str, Any]
     attribute: bool
 
     def run(self, cut: Callable[[Any], Any]) -> dict[str, Any]:
         """step_time, its parts and the bottleneck on their natural axes, not masked."""
-        time, parts = self.plan.run(self.scales, cut, self.attribute)
+        time, parts = self.plan.run(cut, self.attribute)
         if not self.attribute:
             return {"step_time": time}
-        named = {f"time_{part}": value for part, value in parts.items()}
+        named = {f"time_{part}": parts.get(part, np.zeros((), dtype=time.dtype)) for part in PARTS}
         return {"step_time": time, "bottleneck": bottleneck(parts), **named}
 
 
-def make_timer(case: Case, names: Sequence[str], dtype: np.dtype[Any], tiers: Tiers) -> Timer:
+def make_timer(case: Case, names: Sequence[str], dtype: np.dtype[Any]) -> Timer:
     """Plan the times of a case.
 
     Parameters
@@ -251,13 +263,10 @@ def make_timer(case: Case, names: Sequence[str], dtype: np.dtype[Any], tiers: Ti
         Variables wanted.
     dtype
         Number type of times.
-    tiers
-        A recorder or replayer: sums are taken in the order of the whole sweep.
     """
     attribute = any(n == "bottleneck" or n.startswith("time_") for n in names)
-    planner = Planner(case.scales, dtype, tiers, attribute)
-    plan = plan_pass(pass_seconds(case), planner)
-    return Timer(plan, planner.cast_scales(), attribute)
+    planner = Planner(case.scales, dtype, attribute)
+    return Timer(plan_pass(pass_seconds(case), planner), attribute)
 
 
 def work_values(case: Case, names: Sequence[str]) -> dict[str, Any]:
