@@ -153,6 +153,8 @@ def labelled_numbers(axes: Axes, given: Mapping[str, Labelled]) -> dict[str, Lab
             check_number(record, name, float(number), f"overrides: {key}")
         if record == d.MODEL:
             _check_models_have(name, key, given[d.MODEL])
+            if name == "n_layers" and np.any(item.values < 1):
+                raise SpecError(f"overrides: {key}: values must be at least 1, got {_short(value)}")
         found[key] = item
     for key, value in axes.scales.items():
         record, name = _field(key, "scales")
@@ -205,5 +207,9 @@ def check_number(record: str, name: str, number: float, where: str) -> None:
 
 def _check_models_have(name: str, key: str, models: Labelled) -> None:
     for model in models.values:
+        if name == "n_layers" and isinstance(model, Model):
+            if len(model.groups) > 1:
+                raise SpecError(f"overrides: {key}: {model.name} has layers of several kinds")
+            continue
         if name not in type(model).model_fields or getattr(model, name) is None:
             raise SpecError(f"overrides: {key}: {model.name} has no {name}")

@@ -61,7 +61,8 @@ def make_job(source: str | Path | Sweep, store: str | Path | None = None) -> Job
     sweep = load_sweep(source)
     try:
         recipe = make_recipe(sweep)
-        blocks = cut(recipe.engine.grid, whole=recipe.whole_dims)
+        size = {} if sweep.block_points is None else {"points": sweep.block_points}
+        blocks = cut(recipe.engine.grid, whole=recipe.whole_dims, **size)
         _check_compare(sweep, recipe)
     except SpecError as error:
         raise SpecError(f"{sweep.name if isinstance(source, Sweep) else source}: {error}") from None

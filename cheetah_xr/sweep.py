@@ -39,6 +39,9 @@ Values = Annotated[
     Field(description="a number, a list of numbers, or a range {min, max, num, spacing: linear|log}"),
 ]
 
+BYTES_PER_POINT = 32
+"""Working memory of one point of a block, for each variable that is computed, in round numbers."""
+
 DEFAULT_OUTPUTS = ("step_time", "bottleneck", "status")
 LISTS = {
     "model": list_models,
@@ -112,6 +115,7 @@ class Sweep(Record):
     outputs: list[str] = Field(default_factory=lambda: list(DEFAULT_OUTPUTS))
     best: Best | None = None
     histogram: Histogram | None = None
+    block_memory_mb: Annotated[float, Field(ge=1)] | None = None
     headline: str = "throughput_per_gpu"
     where: list[str] = Field(default_factory=list, description="a list of 'name op number'")
     compare: str | None = None
@@ -171,6 +175,14 @@ class Sweep(Record):
     def stored(self) -> list[str]:
         """Variables stored point by point: none by default when there is a reduction."""
         return [] if self.reductions and "outputs" not in self.model_fields_set else self.outputs
+
+    @property
+    def block_points(self) -> int | None:
+        """Points of a block under the memory budget of the file; None leaves it to the default."""
+        if self.block_memory_mb is None:
+            return None
+        each = BYTES_PER_POINT * (1 + len(self.stored) + sum(len(r.needs) for r in self.reductions))
+        return max(1, int(self.block_memory_mb * 1e6 / each))
 
     @property
     def clips(self) -> bool:

@@ -147,6 +147,18 @@ def test_sweeping_kv_heads_gives_mqa_gqa_and_mha():
             np.testing.assert_allclose(swept[name].sel(n_kv_heads=n), by_hand[name], rtol=1e-6, err_msg=name)
 
 
+def test_sweeping_layers():
+    """Depth of a model of one kind of layer; a model of several kinds is refused."""
+    swept = cx.evaluate("llama-3.1-8b", "h100-sxm", batch=4, seq_len=2048, overrides={"model.n_layers": [8, 32]})
+    plain = cx.evaluate("llama-3.1-8b", "h100-sxm", batch=4, seq_len=2048)
+    for name in ("step_time", "flops", "weight_bytes", "kv_bytes_per_sequence", "max_batch"):
+        np.testing.assert_array_equal(swept[name].sel(n_layers=32), plain[name], err_msg=name)
+    assert float(swept.kv_bytes_per_sequence.sel(n_layers=8)) == 8 * 2 * 8 * 128 * 2 * 2048
+    for model, layers in (("deepseek-v3", [8]), ("llama-3.1-8b", [0])):
+        with pytest.raises(cx.SpecError, match="n_layers"):
+            cx.evaluate(model, "h100-sxm", batch=1, seq_len=1, overrides={"model.n_layers": layers})
+
+
 def test_scaling_by_one_is_the_catalogue():
     gpus = ["h100-sxm", "b200-sxm"]
     plain = cx.evaluate("llama-3.1-70b", gpus, tp=8, batch=[1, 64], seq_len=4096)

@@ -255,3 +255,10 @@ def test_info(cli, write, elsewhere):
 def test_range_with_values_beside():
     values = Range(min=1, max=100, num=3, spacing="log", include=[50, 10]).values(integers=True)
     assert values == [1, 10, 50, 100]
+
+
+def test_block_memory_cuts_smaller_blocks(write):
+    long = SMALL | {"batch": {"min": 1, "max": 2000, "num": 2000}, "seq_len": {"min": 1, "max": 9000, "num": 900}}
+    default, small = (make_job(write(long | more, "long.yaml")) for more in ({}, {"block_memory_mb": 10}))
+    assert len(default.blocks) == 1
+    assert len(small.blocks) > 10

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -82,6 +83,13 @@ class Model(Record):
         if self.top_k is not None and self.n_experts is not None and self.top_k > self.n_experts:
             raise ValueError(f"top_k {self.top_k} is above n_experts {self.n_experts}")
         return self
+
+    def with_numbers(self, numbers: Mapping[str, Any]) -> Self:
+        """Copy with some fields replaced by arrays; n_layers is the count of the one group (checked before)."""
+        fields = dict(numbers)
+        if "n_layers" in fields:
+            fields["groups"] = (self.groups[0].model_copy(update={"count": fields.pop("n_layers")}),)
+        return super().with_numbers(fields)
 
     @property
     def n_layers(self) -> int:
