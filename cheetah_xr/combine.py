@@ -86,9 +86,8 @@ class Roofline:
     def run(self, cut: Cut, attribute: bool) -> Times:
         """Time and parts on a tile; without fixed work the maximum is taken before the number of sequences comes in."""
         if self.fixed is None and len(self.scaled) == 1:
-            sequences, causes, compute = (_cut(value, cut) for value in self.scaled[0])
-            time, parts = _larger(causes, compute, attribute)
-            return time * sequences, {part: value * sequences for part, value in parts.items()}
+            sequences, one_sequence, work = self.scaled[0]
+            return _larger(_cut(one_sequence, cut), cut(work), attribute, cut(sequences))
         causes = {} if self.fixed is None else {"weights": cut(self.fixed)}
         works = []
         for scale in self.scaled:
@@ -197,16 +196,27 @@ def _run_if_small(stage: Stage, attribute: bool) -> Stage:
     return Fixed(*stage.run(_whole, attribute))
 
 
-def _larger(causes: Mapping[str, Array], compute: Array, attribute: bool) -> Times:
-    """Maximum of memory and compute time; the memory time belongs to its causes, compute's to itself."""
+def _larger(causes: Mapping[str, Array], compute: Array, attribute: bool, times: Array | None = None) -> Times:
+    """Maximum of memory and compute time; the memory time belongs to its causes, compute's to itself.
+
+    Everything is multiplied by `times` at last, or at first where that touches fewer points: rounding is monotonic, so
+    the bits are the same.
+    """
     memory = _series(list(causes.values())) if causes else np.zeros_like(compute)
-    time = np.maximum(memory, compute)
-    if not attribute:
-        return time, {}
-    mask = _one_where(compute >= memory, time.dtype)
-    parts = {"compute": compute * mask}
-    np.subtract(1, mask, out=mask)
-    return time, parts | {cause: value * mask for cause, value in causes.items()}
+    bound = compute >= memory
+    late = times
+    if times is not None and bound.size == np.broadcast(bound, times).size:
+        memory, compute, late = memory * times, compute * times, None
+        causes = {cause: value * times for cause, value in causes.items()}
+    found = {"time": np.maximum(memory, compute)}
+    if attribute:
+        mask = _one_where(bound, found["time"].dtype)
+        found["compute"] = compute * mask
+        np.subtract(1, mask, out=mask)
+        found |= {cause: value * mask for cause, value in causes.items()}
+    if late is not None:
+        found = {name: value * late for name, value in found.items()}
+    return found.pop("time"), found
 
 
 def _one_where(condition: Any, dtype: np.dtype[Any]) -> Array:
