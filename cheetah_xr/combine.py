@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from .terms import Num
 
 Array = NDArray[Any]
 Cut = Callable[[Any], Any]
+Attribute = Literal["", "bottleneck", "parts"]
+"""What is wanted beside the time: nothing, enough to name the bottleneck (all parts but compute's), or every part."""
+
 Times = tuple[Array, dict[str, Array]]
 """The time of a stage, and its parts."""
 
@@ -46,7 +49,7 @@ EAGER_POINTS = 16_384
 class Stage(Protocol):
     """Something that takes time on a tile."""
 
-    def run(self, cut: Cut, attribute: bool) -> Times:
+    def run(self, cut: Cut, attribute: Attribute) -> Times:
         """Time and, if asked for, its parts on a tile."""
 
     @property
@@ -62,7 +65,7 @@ class Fixed:
     parts: Mapping[str, Array]
     points: int = 0
 
-    def run(self, cut: Cut, attribute: bool) -> Times:
+    def run(self, cut: Cut, attribute: Attribute) -> Times:
         """The part of it in a tile."""
         return cut(self.time), {part: cut(value) for part, value in self.parts.items()}
 
@@ -83,7 +86,7 @@ class Roofline:
             numbers += [sequences, *causes.values(), compute]
         return _points(numbers)
 
-    def run(self, cut: Cut, attribute: bool) -> Times:
+    def run(self, cut: Cut, attribute: Attribute) -> Times:
         """Time and parts on a tile; without fixed work the maximum is taken before the number of sequences comes in."""
         if self.fixed is None and len(self.scaled) == 1:
             sequences, one_sequence, work = self.scaled[0]
@@ -111,7 +114,7 @@ class Sent:
         """Points all its numbers together depend on."""
         return _points([self.sequences, self.sent, *([self.latency] if self.latency is not None else [])])
 
-    def run(self, cut: Cut, attribute: bool) -> Times:
+    def run(self, cut: Cut, attribute: Attribute) -> Times:
         """Time on a tile, all of it communication."""
         time = cut(self.sent) * cut(self.sequences)
         if self.latency is not None:
@@ -130,7 +133,7 @@ class Plan:
         """Points the largest of its stages depends on."""
         return max((stage.points for stage in self.stages), default=0)
 
-    def run(self, cut: Cut, attribute: bool) -> Times:
+    def run(self, cut: Cut, attribute: Attribute) -> Times:
         """Time and parts on a tile."""
         done = [stage.run(cut, attribute) for stage in self.stages]
         parts = {
@@ -138,7 +141,7 @@ class Plan:
         }
         return _series([time for time, _ in done]), parts if attribute else {}
 
-    def closed(self, attribute: bool) -> Plan:
+    def closed(self, attribute: Attribute) -> Plan:
         """The same with the stages on few points at its beginning run and added up."""
         small = 0
         while small < len(self.stages) and self.stages[small].points <= EAGER_POINTS:
@@ -163,7 +166,7 @@ class Mix:
         """Too many to be run at once, unless both sides are small."""
         return max(self.x.points, self.y.points) * self.exposed.size
 
-    def run(self, cut: Cut, attribute: bool) -> Times:
+    def run(self, cut: Cut, attribute: Attribute) -> Times:
         """Time and parts on a tile."""
         (t_x, parts_x), (t_y, parts_y) = (side.run(cut, attribute) for side in (self.x, self.y))
         exposed = cut(self.exposed)
@@ -190,13 +193,13 @@ def _whole(value: Any) -> Any:
     return value
 
 
-def _run_if_small(stage: Stage, attribute: bool) -> Stage:
+def _run_if_small(stage: Stage, attribute: Attribute) -> Stage:
     if isinstance(stage, Fixed) or stage.points > EAGER_POINTS:
         return stage
     return Fixed(*stage.run(_whole, attribute))
 
 
-def _larger(causes: Mapping[str, Array], compute: Array, attribute: bool, times: Array | None = None) -> Times:
+def _larger(causes: Mapping[str, Array], compute: Array, attribute: Attribute, times: Array | None = None) -> Times:
     """Maximum of memory and compute time; the memory time belongs to its causes, compute's to itself.
 
     Everything is multiplied by `times` at last, or at first where that touches fewer points: rounding is monotonic, so
@@ -210,10 +213,10 @@ def _larger(causes: Mapping[str, Array], compute: Array, attribute: bool, times:
         causes = {cause: value * times for cause, value in causes.items()}
     found = {"time": np.maximum(memory, compute)}
     if attribute:
-        mask = _one_where(bound, found["time"].dtype)
-        found["compute"] = compute * mask
-        np.subtract(1, mask, out=mask)
+        mask = _one_where(~bound, found["time"].dtype)
         found |= {cause: value * mask for cause, value in causes.items()}
+        if attribute == "parts":
+            found["compute"] = compute * (1 - mask)
     if late is not None:
         found = {name: value * late for name, value in found.items()}
     return found.pop("time"), found
@@ -242,7 +245,7 @@ class Planner:
 
     scales: Mapping[str, Num]
     dtype: np.dtype[Any]
-    attribute: bool
+    attribute: Attribute
 
     def cast(self, value: Num) -> Array:
         """To the number type of times."""
@@ -295,11 +298,15 @@ class Planner:
         return Mix(Plan(x).closed(self.attribute), Plan(y).closed(self.attribute), self.cast(1 - overlap))
 
 
-def bottleneck(parts: Mapping[str, Array]) -> Array:
-    """Code of the largest resource, of memory its largest cause; ties: compute, memory, communication, overhead."""
-    zero = np.zeros((), dtype=np.float32)
-    compute, weights, kv, activations, communication, overhead = (parts.get(part, zero) for part in PARTS)
+def bottleneck(time: Array, parts: Mapping[str, Array]) -> Array:
+    """Code of the largest resource, of memory its largest cause; ties: compute, memory, communication, overhead.
+
+    What is left of the time when the other parts are taken off belongs to compute.
+    """
+    zero = np.zeros((), dtype=time.dtype)
+    weights, kv, activations, communication, overhead = (parts.get(part, zero) for part in PARTS[1:])
     memory = weights + kv + activations
+    compute = time - memory - (communication + overhead)
     # Codes by arithmetic on small integers: several times faster than np.where. Later codes are larger.
     cause = np.maximum(_flag(kv > weights) + np.int8(1), _flag(activations > np.maximum(weights, kv)) * np.int8(3))
     code = cause * _flag(memory > compute)

@@ -18,7 +18,7 @@ from .accounting import (
     wire_total,
     work_total,
 )
-from .combine import PARTS, Plan, Planner, Stage, bottleneck
+from .combine import PARTS, Attribute, Plan, Planner, Stage, bottleneck
 from .dims import BATCH, DP, EFFICIENCY, EP, PRECISION, SEQ_LEN, TP
 from .grid import Grid
 from .ledger import OUTSIDE, Collective, Pass, PassWork
@@ -241,7 +241,7 @@ class Timer:
     """A plan that runs on any tile of the part it was made for."""
 
     plan: Plan
-    attribute: bool
+    attribute: Attribute
 
     def run(self, cut: Callable[[Any], Any]) -> dict[str, Any]:
         """step_time, its parts and the bottleneck on their natural axes, not masked."""
@@ -249,7 +249,7 @@ class Timer:
         if not self.attribute:
             return {"step_time": time}
         named = {f"time_{part}": parts.get(part, np.zeros((), dtype=time.dtype)) for part in PARTS}
-        return {"step_time": time, "bottleneck": bottleneck(parts), **named}
+        return {"step_time": time, "bottleneck": bottleneck(time, parts), **named}
 
 
 def make_timer(case: Case, names: Sequence[str], dtype: np.dtype[Any]) -> Timer:
@@ -264,7 +264,8 @@ def make_timer(case: Case, names: Sequence[str], dtype: np.dtype[Any]) -> Timer:
     dtype
         Number type of times.
     """
-    attribute = any(n == "bottleneck" or n.startswith("time_") for n in names)
+    parts = any(n.startswith("time_") for n in names)
+    attribute: Attribute = "parts" if parts else "bottleneck" if "bottleneck" in names else ""
     planner = Planner(case.scales, dtype, attribute)
     return Timer(plan_pass(pass_seconds(case), planner), attribute)
 
