@@ -12,10 +12,22 @@ from typing import Annotated, Any
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from . import dims as d
-from .specs import Efficiency, Frozen, Gpu, LumpedModel, Model, Options, Precision, Record, SpecError
+from .specs import (
+    GROUP_NUMBERS,
+    Efficiency,
+    Frozen,
+    Gpu,
+    LayerGroup,
+    LumpedModel,
+    Model,
+    Options,
+    Precision,
+    Record,
+    SpecError,
+)
 
 Array = NDArray[Any]
 
@@ -153,8 +165,6 @@ def labelled_numbers(axes: Axes, given: Mapping[str, Labelled]) -> dict[str, Lab
             check_number(record, name, float(number), f"overrides: {key}")
         if record == d.MODEL:
             _check_models_have(name, key, given[d.MODEL])
-            if name == "n_layers" and np.any(item.values < 1):
-                raise SpecError(f"overrides: {key}: values must be at least 1, got {_short(value)}")
         found[key] = item
     for key, value in axes.scales.items():
         record, name = _field(key, "scales")
@@ -178,14 +188,14 @@ def _field(key: Any, what: str) -> tuple[str, str]:
         raise SpecError(f"{what}: key {key!r}: expected record.field with a record of {', '.join(TYPES)}")
     fields = set(TYPES[record].numeric_fields())
     if record == d.MODEL:
-        fields |= set(LumpedModel.numeric_fields())
+        fields |= {*LumpedModel.numeric_fields(), *GROUP_NUMBERS}
     if name not in fields:
         raise SpecError(f"{what}: key {key!r}: {record} has no number {name!r}; it has {', '.join(sorted(fields))}")
     return record, name
 
 
 @lru_cache(maxsize=256)
-def _adapter(cls: type[Frozen], name: str) -> TypeAdapter[Any]:
+def _adapter(cls: type[BaseModel], name: str) -> TypeAdapter[Any]:
     info = cls.model_fields[name]
     annotation: Any = info.annotation
     for extra in info.metadata:
@@ -195,7 +205,11 @@ def _adapter(cls: type[Frozen], name: str) -> TypeAdapter[Any]:
 
 def check_number(record: str, name: str, number: float, where: str) -> None:
     """A number must be one the record itself would accept."""
-    cls = TYPES[record] if name in TYPES[record].model_fields else LumpedModel
+    cls: type[BaseModel] = TYPES[record]
+    if record == d.MODEL and name in GROUP_NUMBERS:
+        cls, name = LayerGroup, GROUP_NUMBERS[name]
+    elif name not in cls.model_fields:
+        cls = LumpedModel
     whole = "int" in str(cls.model_fields[name].annotation)
     value: Any = int(number) if whole and number == round(number) else number
     try:
@@ -207,9 +221,15 @@ def check_number(record: str, name: str, number: float, where: str) -> None:
 
 def _check_models_have(name: str, key: str, models: Labelled) -> None:
     for model in models.values:
-        if name == "n_layers" and isinstance(model, Model):
-            if len(model.groups) > 1:
-                raise SpecError(f"overrides: {key}: {model.name} has layers of several kinds")
+        if isinstance(model, Model) and name in GROUP_NUMBERS:
+            _check_groups_have(name, key, model)
             continue
         if name not in type(model).model_fields or getattr(model, name) is None:
             raise SpecError(f"overrides: {key}: {model.name} has no {name}")
+
+
+def _check_groups_have(name: str, key: str, model: Model) -> None:
+    if name == "n_layers" and len(model.groups) > 1:
+        raise SpecError(f"overrides: {key}: {model.name} has layers of several kinds")
+    if all(getattr(group, GROUP_NUMBERS[name]) is None for group in model.groups):
+        raise SpecError(f"overrides: {key}: no layer of {model.name} has a {name}")

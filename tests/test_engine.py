@@ -159,6 +159,22 @@ def test_sweeping_layers():
             cx.evaluate(model, "h100-sxm", batch=1, seq_len=1, overrides={"model.n_layers": layers})
 
 
+def test_sweeping_a_window():
+    """Equal to hand-made specs; a model without windows is refused."""
+    record = cx.load_model("llama-3.1-8b").model_dump()
+    windowed = [
+        record | {"groups": [{"count": 32, "attention": "gqa", "mlp": "dense", "window": w}]} for w in (512, 4096)
+    ]
+    axes = {"batch": 8, "seq_len": [256, 1024, 8192], "phase": ["prefill", "decode"]}
+    swept = cx.evaluate(windowed[0], "h100-sxm", overrides={"model.window": [512, 4096]}, **axes)
+    for model, window in zip(windowed, (512, 4096), strict=True):
+        one = cx.evaluate(model, "h100-sxm", **axes)
+        for name in ("step_time", "flops", "kv_bytes_per_sequence"):
+            np.testing.assert_array_equal(swept[name].sel(window=window), one[name], err_msg=name)
+    with pytest.raises(cx.SpecError, match="window"):
+        cx.evaluate("llama-3.1-8b", "h100-sxm", batch=1, seq_len=1, overrides={"model.window": [512]})
+
+
 def test_scaling_by_one_is_the_catalogue():
     gpus = ["h100-sxm", "b200-sxm"]
     plain = cx.evaluate("llama-3.1-70b", gpus, tp=8, batch=[1, 64], seq_len=4096)

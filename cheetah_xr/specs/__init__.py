@@ -17,7 +17,7 @@ from .catalogue import (
 )
 from .efficiency import COLLECTIVES, KERNELS, Efficiency
 from .gpu import COMPUTE_TYPES, Gpu
-from .model import LayerGroup, LumpedModel, Model
+from .model import GROUP_NUMBERS, LayerGroup, LumpedModel, Model
 from .options import Options
 from .precision import GEMM_CLASSES, WEIGHT_CLASSES, Precision
 from .record import Frozen, Record, SpecError, allowed_keys, explain, read_yaml, to_record
@@ -26,6 +26,7 @@ __all__ = [
     "COLLECTIVES",
     "COMPUTE_TYPES",
     "GEMM_CLASSES",
+    "GROUP_NUMBERS",
     "KERNELS",
     "WEIGHT_CLASSES",
     "AnyModel",

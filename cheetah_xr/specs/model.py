@@ -42,6 +42,10 @@ NEEDED = {
 """Fields each kind of attention and MLP cannot do without."""
 
 
+GROUP_NUMBERS = {"n_layers": "count", "window": "window", "chunk": "chunk"}
+"""Numbers of a model that live in its layer groups: name as an axis -> field of a group."""
+
+
 class Model(Record):
     """An architecture. Widths in elements; one group per kind of layer.
 
@@ -85,11 +89,14 @@ class Model(Record):
         return self
 
     def with_numbers(self, numbers: Mapping[str, Any]) -> Self:
-        """Copy with some fields replaced by arrays; n_layers is the count of the one group (checked before)."""
+        """Copy with some fields replaced by arrays; numbers of layer groups go to the groups that have them."""
         fields = dict(numbers)
-        if "n_layers" in fields:
-            fields["groups"] = (self.groups[0].model_copy(update={"count": fields.pop("n_layers")}),)
-        return super().with_numbers(fields)
+        groups = self.groups
+        for name, field in GROUP_NUMBERS.items():
+            if name in fields:
+                value = fields.pop(name)
+                groups = tuple(g if getattr(g, field) is None else g.model_copy(update={field: value}) for g in groups)
+        return super().with_numbers({**fields, "groups": groups})
 
     @property
     def n_layers(self) -> int:
