@@ -15,22 +15,13 @@ from .combine import CAUSES
 from .dims import CAUSE, KERNEL
 from .engine import Engine, as_dataset, case_of, check_size, prepare
 from .rates import by_kernel, is_zero
+from .specs import KERNELS
 from .status import CODES, NONE, lowest
 from .terms import Num
 from .tile import Case, pass_seconds
 from .variables import EVERYTHING
 
-NAMES = (
-    "attn_proj",
-    "attn_core",
-    "dense_mlp",
-    "router",
-    "shared_experts",
-    "routed_experts",
-    "embedding",
-    "lm_head",
-    "collectives",
-)
+NAMES = (*(kernel for kernel in KERNELS if kernel != "small_ops"), "collectives")
 ALL_CAUSES = (*CAUSES, "link", "nic")
 COLUMNS = ("time", "flops", *ALL_CAUSES)
 

@@ -92,6 +92,12 @@ def make_recipe(sweep: Sweep) -> Recipe:
     outputs = tuple(sweep.stored)
     products = [stored_product(engine, name) for name in outputs]
     products += reduced_products(engine, reductions)
+    names = [product.name for product in products]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise SpecError(
+            f"{', '.join(twice)} would be stored twice, as an output and reduced: leave it out of one of them"
+        )
     described = {"title": sweep.title, "question": sweep.question}
     return Recipe(engine, outputs, reductions, tuple(products), described)
 

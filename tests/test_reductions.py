@@ -131,6 +131,7 @@ def test_bad_reductions(write):
         ({"best": BEST | {"maximize": "speed"}}, "speed"),
         ({"best": BEST | {"minimise": "x"}}, "minimise"),
         ({"histogram": {"over": []}}, "over"),
+        ({"best": BEST | {"keep": ["step_time"]}, "outputs": ["step_time"]}, "step_time would be stored twice"),
         ({"histogram": {"flag": "step_time", "over": ["batch"]}}, "flag"),
     ):
         refused(lambda change=change: run.make_job(write(SMALL | change, "bad.yaml")), "bad.yaml", word)
