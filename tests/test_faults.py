@@ -92,7 +92,10 @@ def test_sigkill(when, sweep, monkeypatch):
 
 def test_ctrl_c_leaves_a_store_that_resumes(write, elsewhere):
     """SIGINT in the middle: one line, exit code 130, and the same command finishes the job."""
-    long = SWEEP | {"batch": {"min": 1, "max": 4000, "num": 4000}, "seq_len": {"min": 1024, "max": 16384, "num": 3000}}
+    long = SWEEP | {
+        "batch": {"min": 1, "max": 40_000, "num": 40_000},
+        "seq_len": {"min": 1024, "max": 16384, "num": 3000},
+    }
     command = [sys.executable, "-m", "cheetah_xr", "sweep", str(write(long, "long.yaml")), "--workers", "1"]
     running = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     path = elsewhere / "outputs" / "long.zarr"

@@ -9,8 +9,8 @@ SCRIPT = Path(__file__).parent.parent / "benchmarks" / "memory.py"
 
 
 def test_peak_memory_does_not_grow_with_the_sweep():
-    """8 and 40 million points, both of more blocks than threads, within 80 MB of one another."""
+    """8 and 40 million points, both of more blocks than threads; one float64 array of the difference has 256 MB."""
     run = subprocess.run([sys.executable, SCRIPT, "8e6", "4e7"], capture_output=True, text=True, check=True)
     small, large = (float(gigabytes) for gigabytes in re.findall(r"([\d.]+) GB peak", run.stdout))
-    assert large - small < 0.08
+    assert large - small < 0.15
     assert large < 1
