@@ -18,8 +18,8 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-sweep: $(READY)  ## Run every sweep in sweeps/ into outputs/ and show what each answered
-	$(BIN)/cheetah-xr sweep sweeps/*.yaml
+sweep: $(READY)  ## Run every sweep in sweeps/ into outputs/ and show what each answered (ARGS=--overwrite starts anew)
+	$(BIN)/cheetah-xr sweep $(ARGS) sweeps/*.yaml
 
 test: $(READY)  ## Run the tests with coverage
 	$(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=95
