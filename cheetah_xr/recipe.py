@@ -88,7 +88,7 @@ def make_recipe(sweep: Sweep) -> Recipe:
     for reduction in reductions:
         absent = [dim for dim in reduction.over if dim not in engine.grid.dims]
         if absent:
-            raise SpecError(f"over: {', '.join(absent)} is not an axis; axes: {', '.join(engine.grid.dims)}")
+            raise SpecError(f"over: {', '.join(absent)} is not an axis; axes: {', '.join(engine.grid.dims) or 'none'}")
     outputs = tuple(sweep.stored)
     products = [stored_product(engine, name) for name in outputs]
     products += reduced_products(engine, reductions)

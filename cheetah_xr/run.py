@@ -20,6 +20,8 @@ from dask.delayed import delayed
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from .analysis.conditions import parse_all
+from .analysis.derive import DERIVED
 from .blocks import Block, Blocks, cut
 from .grid import Grid
 from .recipe import Recipe, make_recipe
@@ -63,15 +65,19 @@ def make_job(source: str | Path | Sweep, store: str | Path | None = None) -> Job
         recipe = make_recipe(sweep)
         size = {} if sweep.block_points is None else {"points": sweep.block_points}
         blocks = cut(recipe.engine.grid, whole=recipe.whole_dims, **size)
-        _check_compare(sweep, recipe)
+        _check_answer(sweep, recipe)
     except SpecError as error:
         raise SpecError(f"{sweep.name if isinstance(source, Sweep) else source}: {error}") from None
     path = Path(store) if store is not None else Path("outputs") / f"{sweep.name}.zarr"
     return Job(sweep, recipe, blocks, path)
 
 
-def _check_compare(sweep: Sweep, recipe: Recipe) -> None:
-    """The axis along which a sweep's answer is compared must be one of what is stored, or stand beside one."""
+def _check_answer(sweep: Sweep, recipe: Recipe) -> None:
+    """What the answer of a sweep names must be stored, stand beside what is stored, or follow from it."""
+    there = {*(product.name for product in recipe.products), *map(str, stored_coords(recipe).coords), *DERIVED}
+    unknown = [c.name for c in parse_all(sweep.where) if c.name not in there]
+    if unknown:
+        raise SpecError(f"where: {', '.join(unknown)} is not there; there are {', '.join(sorted(there))}")
     along = [name for name, coord in stored_coords(recipe).coords.items() if coord.ndim == 1]
     if sweep.compare is not None and sweep.compare not in along:
         raise SpecError(

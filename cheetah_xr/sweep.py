@@ -152,12 +152,18 @@ class Sweep(Record):
         if both:
             raise ValueError(f"layout and {', '.join(both)} are both given; layout holds tp, dp and ep together")
         phases = [self.phase] if isinstance(self.phase, str) else self.phase
-        metric = DERIVED[self.headline]
-        if metric.phase is not None and metric.phase not in phases:
-            raise ValueError(f"headline: {self.headline} needs the {metric.phase} phase; phase is {', '.join(phases)}")
-        missing = [need for need in metric.needs if need in VARIABLES and need not in self.stored]
-        if missing and self.best is None and "headline" in self.model_fields_set:
-            raise ValueError(f"headline: {self.headline} needs {', '.join(missing)} among the outputs")
+        if self.best is not None:
+            if self.where:
+                raise ValueError("where: the conditions of best belong inside it, as best: {where: ...}")
+            return self
+        named = [("where", c.name) for c in parse_all(self.where) if c.name in DERIVED]
+        for key, name in [("headline", self.headline), *named]:
+            metric = DERIVED[name]
+            if metric.phase is not None and metric.phase not in phases:
+                raise ValueError(f"{key}: {name} needs the {metric.phase} phase; phase is {', '.join(phases)}")
+            missing = [need for need in metric.needs if need in VARIABLES and need not in self.stored]
+            if missing and key in self.model_fields_set:
+                raise ValueError(f"{key}: {name} needs {', '.join(missing)} among the outputs")
         return self
 
     @field_validator("where")

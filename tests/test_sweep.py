@@ -262,3 +262,18 @@ def test_block_memory_cuts_smaller_blocks(write):
     default, small = (make_job(write(long | more, "long.yaml")) for more in ({}, {"block_memory_mb": 10}))
     assert len(default.blocks) == 1
     assert len(small.blocks) > 10
+
+
+WHERE = {
+    "unknown": ({"where": ["speed >= 3"]}, "where: speed", "tps_per_user"),
+    "another phase": ({"where": ["ttft <= 1"]}, "ttft", "prefill"),
+    "not stored": ({"where": ["mfu >= 0.1"]}, "mfu", "peak_compute_time"),
+    "beside best": ({"where": ["batch >= 1"], "best": {"maximize": "throughput", "over": ["batch"]}}, "where", "best"),
+}
+
+
+@pytest.mark.parametrize("case", WHERE.values(), ids=WHERE)
+def test_conditions_of_the_answer_are_checked_before_the_run(case, write, elsewhere):
+    change, *words = case
+    refused(lambda: cx.run_sweep(write(SMALL | change, "bad.yaml"), progress=False), "bad.yaml", *words)
+    assert [p.name for p in elsewhere.iterdir()] == ["bad.yaml"]
