@@ -38,6 +38,7 @@ KERNEL_ORDER = (
     "dense_mlp",
     "routed_experts",
     "attn_proj",
+    "indexer",
     "attn_core",
 )
 """Kernels by how many axes they usually depend on: the attention core alone knows both batch and length in decode."""

@@ -183,7 +183,7 @@ def _nan(value: Any) -> float:
 def _peaks(precisions: Labelled, inputs: Mapping[str, Array | float], order: tuple[str, ...]) -> dict[str, Any]:
     """Peak of every class of kernels under every precision: the one of its compute type."""
     peaks: dict[str, Any] = {"peak.small_ops": inputs["gpu.peak_bf16"]}
-    for name in (*GEMM_CLASSES, "attn_core"):
+    for name in (*GEMM_CLASSES, "attn_core", "indexer"):
         columns = [inputs[f"gpu.peak_{getattr(p, f'{name}_compute')}"] for p in precisions.values]
         if not precisions.dims:
             peaks[f"peak.{name}"] = columns[0]

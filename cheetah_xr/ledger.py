@@ -17,6 +17,7 @@ attention rank of the whole batch (embedding and LM head, which are not cut into
 COMPONENT = {
     "attn_proj": "attn",
     "attn_core": "attn",
+    "indexer": "attn",
     "dense_mlp": "mlp",
     "router": "mlp",
     "shared_experts": "mlp",

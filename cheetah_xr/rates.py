@@ -12,7 +12,7 @@ from .specs import Efficiency
 from .terms import Num, collectives
 from .terms.roofline import seconds
 
-NO_FIXED_WORK = frozenset({"attn_core", "embedding", "small_ops"})
+NO_FIXED_WORK = frozenset({"attn_core", "indexer", "embedding", "small_ops"})
 """Kernels that read nothing but what grows with the number of sequences."""
 
 

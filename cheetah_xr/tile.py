@@ -124,7 +124,7 @@ def _known(values: Num) -> Num:
 
 
 def _rates(inputs: Inputs) -> Rates:
-    names = (*GEMM_CLASSES, "attn_core", "small_ops")
+    names = (*GEMM_CLASSES, "attn_core", "indexer", "small_ops")
     return Rates(
         peak={name: _known(inputs[f"peak.{name}"]) for name in names},
         hbm_bandwidth=inputs["gpu.hbm_bandwidth"],

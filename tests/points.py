@@ -55,7 +55,7 @@ _MLA = {
 MADE_UP = [
     cx.Model(name="windowed", **_GQA, max_seq_len=20000, groups=[_group(5, window=512), _group(1)]),
     cx.Model(name="chunked", **_GQA, gated=False, tie_embeddings=True, groups=[_group(3, chunk=700), _group(1)]),
-    cx.Model(name="narrow", **_GQA, qk_norm=True, qkv_bias=True, groups=[_group(2, window=1), _group(2, chunk=1)]),
+    cx.Model(name="narrow", **_GQA, qk_norm="head", qkv_bias=True, groups=[_group(2, window=1), _group(2, chunk=1)]),
     cx.Model(name="multi-query", **{**_GQA, "n_kv_heads": 1, "vocab": 99991}, gated=False, groups=[_group(7)]),
     cx.Model(name="moe-window", **_GQA, **_MOE, groups=[_group(4, mlp="moe", window=128), _group(4, mlp="moe")]),
     cx.Model(
@@ -82,7 +82,7 @@ MADE_UP = [
         q_lora_rank=700,
         gated=False,
         tie_embeddings=True,
-        groups=[_group(2, "mla"), _group(1, "gqa", "moe", window=1000), _group(3, "mla", "moe")],
+        groups=[_group(2, "mla"), _group(1, "gqa", "moe", window=1000, v_head_dim=128), _group(3, "mla", "moe")],
     ),
     cx.LumpedModel(name="lumped-cache", n_parameters=7.1e9, n_layers=30, n_kv_heads=6, head_dim=100, max_seq_len=9000),
     cx.LumpedModel(name="lumped-wide", n_parameters=65e9, n_layers=80, n_kv_heads=8, head_dim=128, hidden=8192),

@@ -17,7 +17,8 @@ from .catalogue import (
 )
 from .efficiency import COLLECTIVES, KERNELS, Efficiency
 from .gpu import COMPUTE_TYPES, Gpu
-from .model import GROUP_NUMBERS, LayerGroup, LumpedModel, Model
+from .layers import RECURRENT, LayerGroup
+from .model import GROUP_NUMBERS, LumpedModel, Model
 from .options import Options
 from .precision import GEMM_CLASSES, WEIGHT_CLASSES, Precision
 from .record import Frozen, Record, SpecError, allowed_keys, explain, read_yaml, to_record
@@ -28,6 +29,7 @@ __all__ = [
     "GEMM_CLASSES",
     "GROUP_NUMBERS",
     "KERNELS",
+    "RECURRENT",
     "WEIGHT_CLASSES",
     "AnyModel",
     "Efficiency",

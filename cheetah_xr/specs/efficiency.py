@@ -14,6 +14,7 @@ Seconds = Annotated[float, Field(ge=0)]
 KERNELS = (
     "attn_proj",
     "attn_core",
+    "indexer",
     "dense_mlp",
     "router",
     "shared_experts",
@@ -34,6 +35,7 @@ class Efficiency(Record):
 
     memory_attn_proj: Fraction = 1.0
     memory_attn_core: Fraction = 1.0
+    memory_indexer: Fraction = 1.0
     memory_dense_mlp: Fraction = 1.0
     memory_router: Fraction = 1.0
     memory_shared_experts: Fraction = 1.0
@@ -43,6 +45,7 @@ class Efficiency(Record):
     memory_small_ops: Fraction = 1.0
     compute_attn_proj: Fraction = 1.0
     compute_attn_core: Fraction = 1.0
+    compute_indexer: Fraction = 1.0
     compute_dense_mlp: Fraction = 1.0
     compute_router: Fraction = 1.0
     compute_shared_experts: Fraction = 1.0

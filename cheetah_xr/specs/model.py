@@ -5,88 +5,146 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from . import parameters
+from .layers import NEEDED, OWN_WIDTHS, RECURRENT, LayerGroup, Optional0, Share, Width
 from .record import Record
 
-Width = Annotated[int, Field(ge=1)]
-Optional0 = Annotated[int, Field(ge=0)]
-
-
-class LayerGroup(BaseModel):
-    """Equal consecutive or interleaved layers: how many, which attention, which MLP."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    count: Width
-    attention: Literal["gqa", "mla"]
-    mlp: Literal["dense", "moe"]
-    window: Width | None = None
-    chunk: Width | None = None
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> LayerGroup:
-        if self.window is not None and self.chunk is not None:
-            raise ValueError("a layer group has window or chunk, not both")
-        if self.attention == "mla" and (self.window is not None or self.chunk is not None):
-            raise ValueError("window and chunk belong to attention: gqa")
-        return self
-
-
-NEEDED = {
-    "gqa": ("n_heads", "n_kv_heads", "head_dim"),
-    "mla": ("n_heads", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"),
-    "dense": ("intermediate",),
-    "moe": ("n_experts", "top_k", "expert_intermediate"),
-}
-"""Fields each kind of attention and MLP cannot do without."""
-
-
-GROUP_NUMBERS = {"n_layers": "count", "window": "window", "chunk": "chunk"}
+GROUP_NUMBERS = {"n_layers": "count", "window": "window", "chunk": "chunk", "compress": "compress"}
 """Numbers of a model that live in its layer groups: name as an axis -> field of a group."""
+
+Groups = Annotated[tuple[LayerGroup, ...], Field(strict=False)]
 
 
 class Model(Record):
     """An architecture. Widths in elements; one group per kind of layer.
 
-    ``shared_intermediate`` is the summed width of the shared experts; ``q_lora_rank`` 0 means queries are projected
-    directly; ``gated`` MLPs have three matrices, others two.
+    Parameters
+    ----------
+    hidden, vocab, tie_embeddings, max_seq_len
+        Width of the residual stream, size of the vocabulary, LM head shared with the embedding, longest sequence.
+    residual_streams
+        Parallel residual streams that are mixed before every block (hyper-connections).
+    parallel_blocks
+        Attention and MLP read the same input and are added together: one all-reduce for both.
+    norms_per_layer
+        Norm vectors of width `hidden` in a layer; None is one per block. A norm with a bias has two.
+    n_heads, n_kv_heads, head_dim, v_head_dim
+        Query heads, KV heads, width of queries and keys, width of values (None: as keys).
+    rotary
+        Share of the head (of the rotary part in multi-head latent attention) that is rotated.
+    qk_norm
+        Norm on queries and keys: "head" has one vector per head width, "full" one over all heads.
+    qkv_bias, o_bias, mlp_bias, router_bias
+        Vectors beside the matrices of those names.
+    output_gate
+        A gate on the output of attention, as wide as its values.
+    kv_lora_rank, q_lora_rank, qk_nope_head_dim, qk_rope_head_dim
+        Multi-head latent attention; `q_lora_rank` 0 means queries are projected directly.
+    o_groups, o_lora_rank
+        Low-rank output projection in groups of heads (compressed attention).
+    index_heads, index_dim, index_top_k
+        Indexer of sparse attention: its heads, their width, the tokens (or compressed entries) it keeps.
+    linear_key_heads, linear_value_heads, linear_key_dim, linear_value_dim
+        Recurrent mixers: every value head has a state of key width times value width. In Mamba-2 these are groups,
+        heads, state size and head width.
+    linear_conv, linear_conv_bias, linear_chunk, linear_gate_rank
+        Width of the causal convolution (0: none) and its bias, tokens per chunk of a prefill, rank of the output gate
+        (0: full; "kda" only).
+    intermediate, gated
+        Width of the dense MLP; three matrices with a gate, two without.
+    n_experts, top_k, expert_intermediate, expert_hidden
+        Routed experts, how many a token meets, their width, and the width they read (None: `hidden`, else tokens are
+        projected to it first).
+    shared_intermediate, shared_gate
+        Summed width of the shared experts; a sigmoid gate on their output.
+    groups
+        Kinds of layers.
+    mtp, mtp_embeddings
+        Layers of the multi-token-prediction module, counted apart; whether the checkpoint repeats embedding and LM
+        head in it.
+    vision_parameters
+        Parameters of vision tower and projector: they take memory and, in this model, no time.
+    extra_parameters
+        Parameters outside the layers that no other field counts (vectors, position tables).
+    default_precision
+        Precision of the published checkpoint, by catalogue name.
     """
 
     hidden: Width
     vocab: Width
     tie_embeddings: bool = False
     max_seq_len: Width | None = None
-    n_heads: Width
+    residual_streams: Width = 1
+    parallel_blocks: bool = False
+    norms_per_layer: Optional0 | None = None
+    n_heads: Width | None = None
     n_kv_heads: Width | None = None
     head_dim: Width | None = None
-    qk_norm: bool = False
+    v_head_dim: Width | None = None
+    rotary: Share = 1.0
+    qk_norm: Literal["none", "head", "full"] = "none"
     qkv_bias: bool = False
     o_bias: bool = False
-    intermediate: Width | None = None
-    gated: bool = True
-    n_experts: Width | None = None
-    top_k: Width | None = None
-    expert_intermediate: Width | None = None
-    shared_intermediate: Optional0 = 0
-    router_bias: bool = False
+    output_gate: bool = False
     kv_lora_rank: Width | None = None
     q_lora_rank: Optional0 = 0
     qk_nope_head_dim: Width | None = None
     qk_rope_head_dim: Width | None = None
-    v_head_dim: Width | None = None
-    groups: Annotated[tuple[LayerGroup, ...], Field(strict=False, min_length=1)]
+    o_groups: Width | None = None
+    o_lora_rank: Width | None = None
+    index_heads: Width | None = None
+    index_dim: Width | None = None
+    index_top_k: Width | None = None
+    linear_key_heads: Width | None = None
+    linear_value_heads: Width | None = None
+    linear_key_dim: Width | None = None
+    linear_value_dim: Width | None = None
+    linear_conv: Optional0 = 0
+    linear_conv_bias: bool = False
+    linear_chunk: Width = 64
+    linear_gate_rank: Optional0 = 0
+    intermediate: Width | None = None
+    gated: bool = True
+    mlp_bias: bool = False
+    n_experts: Width | None = None
+    top_k: Width | None = None
+    expert_intermediate: Width | None = None
+    expert_hidden: Width | None = None
+    shared_intermediate: Optional0 = 0
+    shared_gate: bool = False
+    router_bias: bool = False
+    groups: Annotated[Groups, Field(min_length=1)]
+    mtp: Groups = ()
+    mtp_embeddings: bool = False
+    vision_parameters: Optional0 = 0
+    extra_parameters: Optional0 = 0
+    default_precision: Annotated[str, Field(min_length=1)] = "bf16"
 
     @model_validator(mode="after")
     def _complete(self) -> Model:
-        for group in self.groups:
-            for kind in (group.attention, group.mlp):
-                missing = [f for f in NEEDED[kind] if getattr(self, f) is None]
+        for group in (*self.groups, *self.mtp):
+            merged = self.of(group)
+            for kind in (group.attention, group.mlp, *(("indexer",) if group.indexer != "none" else ())):
+                missing = [f for f in NEEDED[kind] if not getattr(merged, f)]
                 if missing:
                     raise ValueError(f"{kind} layers need {', '.join(missing)}")
+            if group.attention == "mla" and group.indexer == "own" and not self.q_lora_rank:
+                raise ValueError("an indexer reads the query latent: q_lora_rank is missing")
         if self.top_k is not None and self.n_experts is not None and self.top_k > self.n_experts:
             raise ValueError(f"top_k {self.top_k} is above n_experts {self.n_experts}")
+        if self.linear_key_heads and self.linear_value_heads and self.linear_value_heads % self.linear_key_heads:
+            raise ValueError(
+                f"linear_value_heads {self.linear_value_heads} is not a multiple of linear_key_heads "
+                f"{self.linear_key_heads}"
+            )
         return self
+
+    def of(self, group: LayerGroup) -> Self:
+        """The model as a group of its layers sees it: the group's own widths in place of the model's."""
+        own = {name: value for name in OWN_WIDTHS if (value := getattr(group, name)) is not None}
+        return self.model_copy(update=own) if own else self
 
     def with_numbers(self, numbers: Mapping[str, Any]) -> Self:
         """Copy with some fields replaced by arrays; numbers of layer groups go to the groups that have them."""
@@ -106,47 +164,36 @@ class Model(Record):
     @property
     def is_moe(self) -> bool:
         """Whether any layer routes tokens to experts."""
-        return any(group.mlp == "moe" for group in self.groups)
+        return any(group.is_routed for group in self.groups)
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether any layer keeps a state instead of a cache."""
+        return any(group.attention in RECURRENT for group in self.groups)
 
     @property
     def n_parameters(self) -> int:
-        """Every parameter of the text model: norms and biases too, tied embeddings once."""
-        return self._count(active=False)
+        """Every parameter of the text model: norms and biases too, tied embeddings once, prediction modules apart."""
+        return self._layers(self.groups, self.n_experts or 0) + parameters.outside_parameters(self)
 
     @property
     def n_parameters_active(self) -> int:
         """Parameters one token meets: `top_k` of the routed experts, all the rest, embeddings included."""
-        return self._count(active=True)
+        return self._layers(self.groups, self.top_k or 0) + parameters.outside_parameters(self)
 
-    def _count(self, *, active: bool) -> int:
-        embeddings = self.vocab * self.hidden * (1 if self.tie_embeddings else 2)
-        layers = sum(
-            g.count * (self._attention_parameters(g) + self._mlp_parameters(g, active) + 2 * self.hidden)
-            for g in self.groups
-        )
-        return embeddings + layers + self.hidden
+    @property
+    def n_parameters_mtp(self) -> int:
+        """Parameters of the multi-token-prediction module, without embedding and LM head, which it shares."""
+        return parameters.mtp_parameters(self, self._layers(self.mtp, self.n_experts or 0)) if self.mtp else 0
 
-    def _attention_parameters(self, group: LayerGroup) -> int:
-        m: Any = self  # the validator has seen to it that the fields of the group's kinds are given
-        if group.attention == "mla":
-            query_out = m.n_heads * (m.qk_nope_head_dim + m.qk_rope_head_dim)
-            query = (m.hidden + query_out + 1) * m.q_lora_rank if m.q_lora_rank else m.hidden * query_out
-            down = m.hidden * (m.kv_lora_rank + m.qk_rope_head_dim)
-            up = m.kv_lora_rank * (m.n_heads * (m.qk_nope_head_dim + m.v_head_dim) + 1)
-            return int(query + down + up + m.n_heads * m.v_head_dim * m.hidden)
-        qkv_width = (m.n_heads + 2 * m.n_kv_heads) * m.head_dim
-        biases = (qkv_width if m.qkv_bias else 0) + (m.hidden if m.o_bias else 0)
-        norms_and_biases = (2 * m.head_dim if m.qk_norm else 0) + biases
-        return int(m.hidden * (qkv_width + m.n_heads * m.head_dim) + norms_and_biases)
+    @property
+    def n_parameters_checkpoint(self) -> int:
+        """Everything a checkpoint holds: text model, prediction module (with its repeated embeddings), vision tower."""
+        repeated = 2 * self.vocab * self.hidden if self.mtp_embeddings else 0
+        return self.n_parameters + self.n_parameters_mtp + repeated + self.vision_parameters
 
-    def _mlp_parameters(self, group: LayerGroup, active: bool) -> int:
-        m: Any = self
-        matrices = 3 if m.gated else 2
-        if group.mlp == "dense":
-            return int(matrices * m.hidden * m.intermediate)
-        experts = m.top_k if active else m.n_experts
-        router = m.n_experts * (m.hidden + (1 if m.router_bias else 0))
-        return int(matrices * m.hidden * (experts * m.expert_intermediate + m.shared_intermediate) + router)
+    def _layers(self, groups: tuple[LayerGroup, ...], experts: int) -> int:
+        return sum(group.count * parameters.layer_parameters(self.of(group), group, experts) for group in groups)
 
 
 class LumpedModel(Record):

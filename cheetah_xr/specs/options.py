@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from .catalogue import load_model
+from .model import LumpedModel, Model
 from .record import Frozen
 
 Overlap = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
 Degree = Annotated[int, Field(ge=1)] | None
 Part = Literal["layers", "embedding", "lm_head"]
+
+
+def _drafter(value: Any) -> Any:
+    """A draft model by name, path or mapping; "free" and "mtp" are kept."""
+    return value if value in ("free", "mtp") else load_model(value)
+
+
+Drafter = Annotated[
+    Literal["free", "mtp"] | Model | LumpedModel,
+    BeforeValidator(_drafter),
+    WithJsonSchema({"type": ["string", "object"], "description": "free, mtp, or a draft model"}),
+]
 
 
 class Options(Frozen):
@@ -73,6 +87,9 @@ class Options(Frozen):
         Tokens drafted and verified per sequence and decode pass.
     acceptance
         Probability that a drafted token is accepted.
+    drafter
+        What drafts: "free" costs nothing, "mtp" is the model's own multi-token-prediction module, anything else a
+        draft model (catalogue name, path, mapping or record) in the same layout.
     """
 
     granularity: Literal["kernel", "component"] = "kernel"
@@ -103,3 +120,4 @@ class Options(Frozen):
     used_at_start_bytes: Annotated[float, Field(ge=0)] = 0.0
     draft_tokens: Count = 0
     acceptance: Annotated[float, Field(ge=0, le=1)] = 0.0
+    drafter: Drafter = "free"

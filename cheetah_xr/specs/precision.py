@@ -22,12 +22,14 @@ class Precision(Record):
     """Bytes per element of weights, GEMM inputs, KV cache and activations, and the compute type per class.
 
     ``*_weight_bytes`` and ``*_input_bytes`` include block scales. The embedding is looked up, never multiplied.
+    ``index_bytes`` are those of an indexer's keys, ``state_bytes`` of recurrent states (engines keep them in float32).
     """
 
     attention_weight_bytes: Bytes
     attention_input_bytes: Bytes
     attention_compute: ComputeType
     attn_core_compute: ComputeType
+    indexer_compute: ComputeType = "bf16"
     dense_mlp_weight_bytes: Bytes
     dense_mlp_input_bytes: Bytes
     dense_mlp_compute: ComputeType
@@ -45,4 +47,6 @@ class Precision(Record):
     lm_head_input_bytes: Bytes = 2.0
     lm_head_compute: ComputeType = "bf16"
     kv_bytes: Bytes
+    index_bytes: Bytes = 2.0
+    state_bytes: Bytes = 4.0
     activation_bytes: Bytes = 2.0
