@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from .drafting import sequence_bytes
 from .ledger import LayerWork, Pass, PassWork
-from .model import cache_bytes, weight_bytes
+from .model import weight_bytes
 from .rates import Rates, add, compute_class, is_zero
 from .specs import AnyModel, Options, Precision
 from .terms import Num, capacity
@@ -24,10 +25,10 @@ def priced(work: PassWork, options: Options) -> Iterator[tuple[LayerWork, Num]]:
     """Layers that `include` keeps, and how many times the work of each is done."""
     if "layers" in options.include:
         for layer in work.layers:
-            yield layer, layer.count * options.micro_batches
+            yield layer, layer.times * options.micro_batches
     for layer in work.outside:
-        if layer.label in options.include:
-            yield layer, 1
+        if layer.part in options.include:
+            yield layer, layer.times
 
 
 def work_total(name: str, work: PassWork, options: Options, scales: Mapping[str, Num]) -> Num:
@@ -79,7 +80,7 @@ def memory(
     model: AnyModel, precision: Precision, options: Options, p: Pass, work: PassWork, device_memory: Num
 ) -> Capacity:
     """What one GPU holds and how many sequences fit beside it."""
-    weights, per_sequence = weight_bytes(work), cache_bytes(model, precision, p)
+    weights, per_sequence = weight_bytes(work), sequence_bytes(model, precision, options, p)
     fraction, reserve, used = options.memory_fraction, options.reserve_bytes, options.used_at_start_bytes
     if options.memory_base == "total":
         budget = capacity.budget_total(device_memory, fraction, reserve)

@@ -1,4 +1,4 @@
-"""Attention of one layer as operations: grouped-query and multi-head latent attention."""
+"""Attention of one layer as operations: grouped-query and multi-head latent attention, dense or sparse."""
 
 from __future__ import annotations
 
@@ -19,161 +19,179 @@ def small_op(
     return [Operation(name, "small_ops", component=component, scale=scale, **amount)]
 
 
-def attention_operations(
-    m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass
-) -> list[Operation]:
-    """Operations of the attention block of one layer, norm and residual included."""
-    b_act, d = precision.activation_bytes, m.hidden
-    mixer = _gqa if group.attention == "gqa" else _mla
-    return [
-        *small_op(
-            "attn_norm", options, b_act, small_ops.NORM_FLOPS * p.new * d, small_ops.NORM_MOVES * p.new * d, "attn"
-        ),
-        *mixer(m, group, precision, options, p),
-        *small_op(
-            "attn_residual",
-            options,
-            b_act,
-            small_ops.RESIDUAL_FLOPS * p.new * d,
-            small_ops.RESIDUAL_MOVES * p.new * d,
-            "attn",
-        ),
-    ]
+def rope(options: Options, precision: Precision, elements: Num) -> list[Operation]:
+    """Rotary embedding of the new queries and keys."""
+    flops, moves = small_ops.ROPE_FLOPS * elements, small_ops.ROPE_MOVES * elements
+    return small_op("rope", options, precision.activation_bytes, flops, moves, "attn")
 
 
-def kv_bytes_per_token(m: Architecture, group: LayerGroup, precision: Precision, p: Pass) -> Num:
-    """Cache bytes of one token in one layer on one GPU: MLA's latent is copied on every tensor-parallel rank."""
-    if group.attention == "mla":
-        return (m.kv_lora_rank + m.qk_rope_head_dim) * precision.kv_bytes
-    return 2 * terms.local_kv_heads(m.n_kv_heads, p.tp) * m.head_dim * precision.kv_bytes
+def softmax(options: Options, precision: Precision, scores: Num) -> list[Operation]:
+    """Softmax over the scores; they never leave the chip."""
+    return small_op("softmax", options, precision.activation_bytes, small_ops.SOFTMAX_FLOPS * scores, 0.0, "attn")
 
 
-def kv_bytes_per_sequence(m: Architecture, group: LayerGroup, precision: Precision, p: Pass) -> Num:
-    """Cache bytes of one whole sequence in one layer on one GPU."""
-    held = terms.tokens_held(p.context, window=group.window, chunk=group.chunk)
-    return kv_bytes_per_token(m, group, precision, p) * held
+def gate(options: Options, precision: Precision, elements: Num) -> list[Operation]:
+    """A gate on the output of attention or of a recurrent mixer."""
+    flops, moves = small_ops.gating_flops(True) * elements, small_ops.gating_moves(True) * elements
+    return small_op("output_gating", options, precision.activation_bytes, flops, moves, "attn")
 
 
-def _visible(group: LayerGroup, options: Options, p: Pass) -> Num:
-    if not p.decode and not options.causal:
-        return terms.uncausal_pairs(p.new, p.cached, window=group.window, chunk=group.chunk)
-    return terms.visible_pairs(p.new, p.before, window=group.window, chunk=group.chunk)
+def widths(precision: Precision, options: Options) -> tuple[Num, Num]:
+    """Bytes of GEMM inputs and outputs of the attention class, 0 where activation traffic is not counted."""
+    counted = options.activation_traffic == "gemm"
+    return precision.attention_input_bytes * counted, precision.activation_bytes * counted
 
 
-def _cache_traffic(m: Architecture, group: LayerGroup, precision: Precision, p: Pass) -> Num:
-    """Cached tokens read once and new ones written, in bytes per sequence."""
-    where = {"window": group.window, "chunk": group.chunk}
-    read = (
-        terms.cache_read_decode(p.seq_len, p.new, **where) if p.decode else terms.cache_read_prefill(p.cached, **where)
-    )
-    return (read + p.new) * kv_bytes_per_token(m, group, precision, p)
-
-
-def _linear(name: str, precision: Precision, p: Pass, k: Num, n: Num, activations: Num) -> Operation:
+def linear(name: str, precision: Precision, p: Pass, k: Num, n: Num, activations: Num) -> Operation:
     """A projection of the new tokens with the attention class's bytes."""
     weights = k * n * precision.attention_weight_bytes
     flops = gemm_flops(p.new, k, n)
     return Operation(name, "attn_proj", flops=flops, weights=weights, activations=activations, resident=weights)
 
 
-def _gqa(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> list[Operation]:
-    counted = options.activation_traffic == "gemm"
-    b_in, b_act = precision.attention_input_bytes * counted, precision.activation_bytes * counted
-    d, heads = m.hidden, m.n_heads / p.tp
-    q_width, kv_width = heads * m.head_dim, terms.local_kv_heads(m.n_kv_heads, p.tp) * m.head_dim
-    visible = _visible(group, options, p)
-    core_flops = 2 * heads * m.head_dim * visible
-    kv = _cache_traffic(m, group, precision, p) / 2
-    new_kv = 0.0 if p.decode else p.new * kv_width * b_act
-    rotated = p.new * (q_width + kv_width)
-    scores = heads * visible
-    b_small = precision.activation_bytes
-    # Q, K and V are one GEMM: its input is read once.
+def projection(name: str, precision: Precision, options: Options, p: Pass, k: Num, n: Num) -> Operation:
+    """A projection that is a GEMM of its own."""
+    b_in, b_act = widths(precision, options)
+    return linear(name, precision, p, k, n, gemm_activations(p.new, k, n, b_in, b_act))
+
+
+def limits(m: Architecture, group: LayerGroup) -> dict[str, Num]:
+    """What caps the keys of a query: window, chunk, or the choice of an indexer."""
+    window = m.index_top_k if group.indexer != "none" else group.window
+    return {"window": window, "chunk": group.chunk}
+
+
+def visible(m: Architecture, group: LayerGroup, options: Options, p: Pass) -> Num:
+    """(query, key) pairs of one sequence."""
+    if not p.decode and not options.causal:
+        return terms.uncausal_pairs(p.new, p.cached, **limits(m, group))
+    return terms.visible_pairs(p.new, p.before, **limits(m, group))
+
+
+def tokens_read(m: Architecture, group: LayerGroup, p: Pass) -> Num:
+    """Cached tokens some new query attends to."""
+    cached = p.seq_len if p.decode else p.cached
+    if group.indexer != "none":
+        return terms.tokens_held(cached, window=p.new * m.index_top_k)
+    where = {"window": group.window, "chunk": group.chunk}
+    return terms.cache_read_decode(cached, p.new, **where) if p.decode else terms.cache_read_prefill(cached, **where)
+
+
+def tokens_written(group: LayerGroup, p: Pass) -> Num:
+    """New tokens that go to the cache: none where it is an earlier layer's."""
+    return 0.0 if group.kv_shared else p.new
+
+
+def value_width(m: Architecture) -> Num:
+    """Width of one value head."""
+    return m.head_dim if m.v_head_dim is None else m.v_head_dim
+
+
+def gqa(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+    """Grouped-query attention between its norm and its residual."""
+    b_in, b_act = widths(precision, options)
+    d, heads, kv_heads, v_dim = m.hidden, m.n_heads / p.tp, terms.local_kv_heads(m.n_kv_heads, p.tp), value_width(m)
+    q_width, k_width, v_width, o_width = heads * m.head_dim, kv_heads * m.head_dim, kv_heads * v_dim, heads * v_dim
+    pairs = heads * visible(m, group, options, p)
+    moved = tokens_read(m, group, p) + tokens_written(group, p)
+    in_prefill = 0.0 if p.decode else p.new * b_act
+    new_keys = 0.0 if group.kv_shared else k_width
+    rotated = p.new * (q_width + new_keys) * m.rotary
+    # Q, K, V and the gate are one GEMM: its input is read once.
+    beside_q = [("k_proj", k_width, not group.kv_shared), ("v_proj", v_width, not (group.kv_shared or group.k_eq_v))]
+    beside_q += [("gate_proj", o_width, m.output_gate)]
     return [
-        _linear("q_proj", precision, p, d, q_width, gemm_activations(p.new, d, q_width, b_in, b_act)),
-        _linear("k_proj", precision, p, d, kv_width, p.new * kv_width * b_act),
-        _linear("v_proj", precision, p, d, kv_width, p.new * kv_width * b_act),
-        *small_op("rope", options, b_small, small_ops.ROPE_FLOPS * rotated, small_ops.ROPE_MOVES * rotated, "attn"),
-        Operation("scores", "attn_core", flops=core_flops, kv=kv, activations=p.new * q_width * b_act + new_kv),
-        *small_op("softmax", options, b_small, small_ops.SOFTMAX_FLOPS * scores, 0.0, "attn"),
-        Operation("attn_values", "attn_core", flops=core_flops, kv=kv, activations=p.new * q_width * b_act + new_kv),
-        _linear("o_proj", precision, p, q_width, d, gemm_activations(p.new, q_width, d, b_in, b_act)),
+        linear("q_proj", precision, p, d, q_width, gemm_activations(p.new, d, q_width, b_in, b_act)),
+        *(linear(name, precision, p, d, n, p.new * n * b_act) for name, n, given in beside_q if given),
+        *rope(options, precision, rotated),
+        Operation(
+            "scores",
+            "attn_core",
+            flops=2 * m.head_dim * pairs,
+            kv=moved * k_width * precision.kv_bytes,
+            activations=p.new * q_width * b_act + in_prefill * k_width,
+        ),
+        *softmax(options, precision, pairs),
+        Operation(
+            "attn_values",
+            "attn_core",
+            flops=2 * v_dim * pairs,
+            kv=moved * v_width * precision.kv_bytes,
+            activations=p.new * o_width * b_act + in_prefill * v_width,
+        ),
+        *(gate(options, precision, p.new * o_width) if m.output_gate else []),
+        projection("o_proj", precision, options, p, o_width, d),
     ]
 
 
-def _mla(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> list[Operation]:
-    counted = options.activation_traffic == "gemm"
-    b_in, b_act = precision.attention_input_bytes * counted, precision.activation_bytes * counted
+def mla(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+    """Multi-head latent attention between its norm and its residual."""
     d, heads, latent = m.hidden, m.n_heads / p.tp, m.kv_lora_rank
     q_width = heads * (m.qk_nope_head_dim + m.qk_rope_head_dim)
     down_width, v_width = latent + m.qk_rope_head_dim, heads * m.v_head_dim
-    rotated = p.new * m.qk_rope_head_dim * (heads + 1)
-    b_small = precision.activation_bytes
 
-    def projection(name: str, k: Num, n: Num) -> Operation:
-        return _linear(name, precision, p, k, n, gemm_activations(p.new, k, n, b_in, b_act))
+    def project(name: str, k: Num, n: Num) -> Operation:
+        return projection(name, precision, options, p, k, n)
 
     query = (
-        [projection("q_down", d, m.q_lora_rank), projection("q_up", m.q_lora_rank, q_width)]
-        if _given(m.q_lora_rank)
-        else [projection("q_proj", d, q_width)]
+        [project("q_down", d, m.q_lora_rank), project("q_up", m.q_lora_rank, q_width)]
+        if has_query_latent(m)
+        else [project("q_proj", d, q_width)]
     )
-    core = _mla_absorbed if p.decode and options.mla == "absorbed" else _mla_expanded
-    up, scores, values = core(m, group, precision, options, p)
+    # Sparse attention gathers latents per query, which only the absorbed form can read.
+    absorbed = group.indexer != "none" or (p.decode and options.mla == "absorbed")
+    up, scores, values = (_absorbed if absorbed else _expanded)(m, group, precision, options, p)
     return [
         *query,
-        projection("kv_down", d, down_width),
+        project("kv_down", d, down_width),
         *up,
-        *small_op("rope", options, b_small, small_ops.ROPE_FLOPS * rotated, small_ops.ROPE_MOVES * rotated, "attn"),
+        *([project("gate_proj", d, v_width)] if m.output_gate else []),
+        *rope(options, precision, p.new * m.qk_rope_head_dim * (heads + 1) * m.rotary),
         scores,
-        *small_op(
-            "softmax", options, b_small, small_ops.SOFTMAX_FLOPS * heads * _visible(group, options, p), 0.0, "attn"
-        ),
+        *softmax(options, precision, heads * visible(m, group, options, p)),
         values,
-        projection("o_proj", v_width, d),
+        *(gate(options, precision, p.new * v_width) if m.output_gate else []),
+        project("o_proj", v_width, d),
     ]
 
 
 MlaCore = tuple[list[Operation], Operation, Operation]
 
 
-def _given(rank: Num) -> bool:
+def has_query_latent(m: Architecture) -> bool:
     """Whether queries go through a latent (structure: a sweep over the rank keeps it above 0)."""
-    return not (isinstance(rank, int) and rank == 0)
+    return not (isinstance(m.q_lora_rank, int) and m.q_lora_rank == 0)
 
 
-def _mla_absorbed(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> MlaCore:
-    """Decode: up-projections applied to queries and outputs, the core works on the latent itself."""
-    counted = options.activation_traffic == "gemm"
-    b_in, b_act = precision.attention_input_bytes * counted, precision.activation_bytes * counted
+def _latent_traffic(m: Architecture, group: LayerGroup, precision: Precision, p: Pass) -> Num:
+    return (tokens_read(m, group, p) + p.new) * (m.kv_lora_rank + m.qk_rope_head_dim) * precision.kv_bytes
+
+
+def _absorbed(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> MlaCore:
+    """Up-projections applied to queries and outputs, the core works on the latent itself."""
+    b_in, b_act = widths(precision, options)
     heads, latent = m.n_heads / p.tp, m.kv_lora_rank
     rows = p.new * heads
 
-    def absorbed(name: str, k: Num, n: Num) -> Operation:
+    def absorb(name: str, k: Num, n: Num) -> Operation:
         weights = heads * k * n * precision.attention_weight_bytes
         activations = gemm_activations(rows, k, n, b_in, b_act)
-        return Operation(
-            name,
-            "attn_proj",
-            flops=gemm_flops(rows, k, n),
-            weights=weights,
-            activations=activations,
-            resident=weights,
-        )
+        flops = gemm_flops(rows, k, n)
+        return Operation(name, "attn_proj", flops=flops, weights=weights, activations=activations, resident=weights)
 
-    pairs, kv = heads * _visible(group, options, p), _cache_traffic(m, group, precision, p)
+    pairs, kv = heads * visible(m, group, options, p), _latent_traffic(m, group, precision, p)
     wide = latent + m.qk_rope_head_dim
+    new_latents = 0.0 if p.decode else p.new * wide * b_act
     return (
-        [absorbed("absorbed_k", m.qk_nope_head_dim, latent), absorbed("absorbed_v", latent, m.v_head_dim)],
-        Operation("scores", "attn_core", flops=2 * wide * pairs, kv=kv, activations=rows * wide * b_act),
+        [absorb("absorbed_k", m.qk_nope_head_dim, latent), absorb("absorbed_v", latent, m.v_head_dim)],
+        Operation("scores", "attn_core", flops=2 * wide * pairs, kv=kv, activations=rows * wide * b_act + new_latents),
         Operation("attn_values", "attn_core", flops=2 * latent * pairs, activations=rows * latent * b_act),
     )
 
 
-def _mla_expanded(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> MlaCore:
+def _expanded(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> MlaCore:
     """Prefill, and decode on request: keys and values are rebuilt from the latent for every token attended to."""
-    counted = options.activation_traffic == "gemm"
-    b_in, b_act = precision.attention_input_bytes * counted, precision.activation_bytes * counted
+    b_in, b_act = widths(precision, options)
     heads, latent = m.n_heads / p.tp, m.kv_lora_rank
     rebuilt = p.seq_len if p.decode else p.new + p.cached
     up_width = heads * (m.qk_nope_head_dim + m.v_head_dim)
@@ -186,7 +204,7 @@ def _mla_expanded(m: Architecture, group: LayerGroup, precision: Precision, opti
         activations=gemm_activations(rebuilt, latent, up_width, b_in, b_act),
         resident=weights,
     )
-    pairs, kv = heads * _visible(group, options, p), _cache_traffic(m, group, precision, p)
+    pairs, kv = heads * visible(m, group, options, p), _latent_traffic(m, group, precision, p)
     moved = heads * (p.new + rebuilt) * b_act
     qk_dim = m.qk_nope_head_dim + m.qk_rope_head_dim
     return (

@@ -14,14 +14,16 @@ from .axes import Axes
 from .combine import CAUSES
 from .dims import CAUSE, KERNEL
 from .engine import Engine, as_dataset, case_of, check_size, prepare
+from .grid import Grid
 from .rates import by_kernel, is_zero
-from .specs import KERNELS
+from .specs import KERNELS, Model
 from .status import CODES, NONE, lowest
 from .terms import Num
 from .tile import Case, pass_seconds
 from .variables import EVERYTHING
 
-NAMES = (*(kernel for kernel in KERNELS if kernel != "small_ops"), "collectives")
+SOMETIMES = ("indexer", "small_ops")
+"""Kernels that are named only where some pass has them."""
 ALL_CAUSES = (*CAUSES, "link", "nic")
 COLUMNS = ("time", "flops", *ALL_CAUSES)
 
@@ -29,7 +31,7 @@ COLUMNS = ("time", "flops", *ALL_CAUSES)
 def breakdown_of(axes: Axes, max_bytes: float) -> xr.Dataset:
     """Break the passes of a grid down; see :func:`cheetah_xr.breakdown`."""
     engine = prepare(axes, ["step_time", "time_overhead", "status"], "float64")
-    kernels = NAMES if axes.options.small_ops == "none" else (*NAMES[:-1], "small_ops", NAMES[-1])
+    kernels = _kernels(engine.grid)
     size = engine.grid.n_points * 8 * len(kernels) * len(COLUMNS)
     check_size(size, max_bytes, "the breakdown")
     ds = as_dataset(engine, engine.compute())
@@ -56,6 +58,15 @@ def breakdown_of(axes: Axes, max_bytes: float) -> xr.Dataset:
     hidden = ds["time"].sum(KERNEL, skipna=False) + ds["time_overhead"] - ds["step_time"]
     ds["time_hidden"] = hidden.assign_attrs(units="s", long_name="time saved by overlap")
     return ds
+
+
+def _kernels(grid: Grid) -> tuple[str, ...]:
+    """Kernels of a breakdown in order."""
+    models = (*grid.models.values, grid.options.drafter)
+    there = {"small_ops"} if grid.options.small_ops != "none" else set()
+    if any(g.indexer == "own" for m in models if isinstance(m, Model) for g in (*m.groups, *m.mtp)):
+        there.add("indexer")
+    return (*(kernel for kernel in KERNELS if kernel not in SOMETIMES or kernel in there), "collectives")
 
 
 def _cases(engine: Engine) -> Iterator[tuple[dict[str, slice], Case]]:

@@ -37,7 +37,7 @@ WEIGHT_CLASS = {
 
 
 OUTSIDE = ("embedding", "lm_head")
-"""Labels of the work outside the layers."""
+"""Parts of a pass outside the layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,22 +91,41 @@ class Collective:
 
 @dataclass(frozen=True, slots=True)
 class LayerWork:
-    """Work of one layer and how often it occurs; `exchange` overlaps by overlap_ep, `rest` by overlap_tp."""
+    """Work of one layer and how often it occurs; `exchange` overlaps by overlap_ep, `rest` by overlap_tp.
+
+    Memory holds `count` of it, a pass does it `count` * `repeats` times. `part` is what `include` calls it.
+    """
 
     count: Num
     operations: tuple[Operation, ...]
     exchange: tuple[Collective, ...] = ()
     rest: tuple[Collective, ...] = ()
     label: str = ""
+    part: str = "layers"
+    repeats: Num = 1
+
+    @property
+    def times(self) -> Num:
+        """How often a pass does the work of one layer."""
+        return self.count * self.repeats
 
 
 @dataclass(frozen=True, slots=True)
 class PassWork:
-    """Work of one forward pass: layers by group, and what stands outside them."""
+    """Work of one forward pass and its drafts: layers by group, and what stands outside them.
+
+    `n_layers` and `n_passes` are those the CPU launches.
+    """
 
     layers: tuple[LayerWork, ...]
     outside: tuple[LayerWork, ...]
     n_layers: Num
+    n_passes: Num = 1
+
+    @property
+    def parts(self) -> tuple[LayerWork, ...]:
+        """All of it."""
+        return (*self.layers, *self.outside)
 
 
 @dataclass(frozen=True, slots=True)

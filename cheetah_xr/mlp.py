@@ -1,22 +1,23 @@
-"""MLP of one layer as operations and collectives: dense, and mixture of experts."""
+"""MLP of one layer as operations and collectives: dense, mixture of experts, and both side by side."""
 
 from __future__ import annotations
 
 from .attention import small_op
 from .ledger import Architecture, Collective, Operation, Pass, ring_gather, tp_all_reduce, wide_gathers
-from .specs import Options, Precision
+from .specs import LayerGroup, Options, Precision
 from .terms import Num, collectives, experts, small_ops
 from .terms.linear import gemm_activations, gemm_flops
 
 
-def dense_operations(m: Architecture, precision: Precision, options: Options, p: Pass) -> list[Operation]:
-    """Operations of a dense MLP block, norm and residual included."""
-    width = _width(options.dense_tp, p)
-    return [
-        *_norm(m, precision, options, p),
-        *_gated_mlp("", "dense_mlp", "dense_mlp", m, m.intermediate, width, precision, options, p),
-        *_residual(m, precision, options, p),
-    ]
+def mlp_operations(
+    m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass
+) -> list[Operation]:
+    """Operations of an MLP between its norm and its residual."""
+    found: list[Operation] = []
+    if group.mlp in ("dense", "moe+dense"):
+        width = _width(options.dense_tp, p)
+        found += _gated_mlp("", "dense_mlp", "dense_mlp", m, m.intermediate, width, precision, options, p)
+    return [*found, *moe_operations(m, precision, options, p)] if group.is_routed else found
 
 
 def dense_collectives(m: Architecture, precision: Precision, options: Options, p: Pass) -> list[Collective]:
@@ -29,41 +30,63 @@ def dense_collectives(m: Architecture, precision: Precision, options: Options, p
 
 
 def moe_operations(m: Architecture, precision: Precision, options: Options, p: Pass) -> list[Operation]:
-    """Operations of a mixture-of-experts block: router, shared and routed experts, norm and residual."""
-    counted = options.activation_traffic == "gemm"
-    b_act = precision.activation_bytes * counted
-    d, e = m.hidden, m.n_experts
-    router_weights = d * e * precision.router_weight_bytes
-    router = Operation(
-        "router",
-        "router",
-        flops=gemm_flops(p.new, d, e),
-        weights=router_weights,
-        activations=gemm_activations(p.new, d, e, precision.router_input_bytes * counted, b_act),
-        resident=router_weights,
-    )
-    shared = (
-        _gated_mlp(
-            "shared_",
-            "shared_experts",
-            "shared_experts",
-            m,
-            m.shared_intermediate,
-            _width(options.shared_tp, p),
-            precision,
-            options,
-            p,
-        )
-        if has_shared(m)
-        else []
-    )
+    """Operations of a mixture of experts: router, shared and routed experts."""
+    shared: list[Operation] = []
+    if has_shared(m):
+        width, name = _width(options.shared_tp, p), "shared_experts"
+        shared = _gated_mlp("shared_", name, name, m, m.shared_intermediate, width, precision, options, p)
+    before, after = _latent(m, precision, options, p)
     return [
-        *_norm(m, precision, options, p),
-        router,
+        replicated("router", "router", p, m.hidden, m.n_experts, precision, options),
+        *_shared_gate(m, precision, p),
         *shared,
+        *before,
         *_routed(m, precision, options, p),
-        *_residual(m, precision, options, p),
+        *after,
     ]
+
+
+def replicated(
+    name: str, kernel: str, p: Pass, k: Num, n: Num, precision: Precision, options: Options, component: str = ""
+) -> Operation:
+    """A GEMM of the new tokens whose weights every tensor-parallel rank holds."""
+    counted = options.activation_traffic == "gemm"
+    b_in, b_act = getattr(precision, f"{kernel}_input_bytes") * counted, precision.activation_bytes * counted
+    weights = k * n * getattr(precision, f"{kernel}_weight_bytes")
+    return Operation(
+        name,
+        kernel,
+        flops=gemm_flops(p.new, k, n),
+        weights=weights,
+        activations=gemm_activations(p.new, k, n, b_in, b_act),
+        resident=weights,
+        component=component,
+    )
+
+
+def _shared_gate(m: Architecture, precision: Precision, p: Pass) -> list[Operation]:
+    """The gate of the shared experts: one more column of the router."""
+    if not m.shared_gate:
+        return []
+    weights = m.hidden * precision.router_weight_bytes
+    flops = gemm_flops(p.new, m.hidden, 1)
+    return [Operation("shared_gate", "router", flops=flops, weights=weights, resident=weights)]
+
+
+def _latent(m: Architecture, precision: Precision, options: Options, p: Pass) -> tuple[list[Operation], ...]:
+    """Projections to and from the width the experts read."""
+    if m.expert_hidden is None:
+        return [], []
+    kernel, d, width = "shared_experts", m.hidden, m.expert_hidden
+    return (
+        [replicated("latent_down", kernel, p, d, width, precision, options)],
+        [replicated("latent_up", kernel, p, width, d, precision, options)],
+    )
+
+
+def expert_hidden(m: Architecture) -> Num:
+    """Width of the tokens the experts read, and of what their exchange carries."""
+    return m.hidden if m.expert_hidden is None else m.expert_hidden
 
 
 def has_shared(m: Architecture) -> bool:
@@ -77,18 +100,6 @@ def _width(degree: Num | None, p: Pass) -> Num:
 
 def _wide(name: str, degree: Num | None, p: Pass, m: Architecture, b_in: Num, b_act: Num) -> list[Collective]:
     return [] if degree is None else wide_gathers(name, p, degree, p.new, m.hidden, b_in, b_act)
-
-
-def _norm(m: Architecture, precision: Precision, options: Options, p: Pass) -> list[Operation]:
-    elements = p.new * m.hidden
-    flops, moves = small_ops.NORM_FLOPS * elements, small_ops.NORM_MOVES * elements
-    return small_op("mlp_norm", options, precision.activation_bytes, flops, moves, "mlp")
-
-
-def _residual(m: Architecture, precision: Precision, options: Options, p: Pass) -> list[Operation]:
-    elements = p.new * m.hidden
-    flops, moves = small_ops.RESIDUAL_FLOPS * elements, small_ops.RESIDUAL_MOVES * elements
-    return small_op("mlp_residual", options, precision.activation_bytes, flops, moves, "mlp")
 
 
 def _gated_mlp(
@@ -137,7 +148,7 @@ def _routed(m: Architecture, precision: Precision, options: Options, p: Pass) ->
         distinct = experts.distinct_busiest(local, unused, p.ep)
     distinct = distinct * options.distinct_factor
     rows = p.new * m.top_k / p.ep * options.imbalance
-    d, f = m.hidden, m.expert_intermediate / p.etp
+    d, f = expert_hidden(m), m.expert_intermediate / p.etp
 
     def linear(name: str, k: Num, n: Num, activations: Num) -> Operation:
         one = k * n * precision.experts_weight_bytes
@@ -166,8 +177,8 @@ def moe_exchange(m: Architecture, precision: Precision, options: Options, p: Pas
     if options.expert_comm == "all_reduce":
         return []
     g = collectives.members(p.ep, p.domain, p.etp)
-    one_copy = p.new / p.tp * m.hidden * options.imbalance
-    arriving = p.new * m.top_k / p.ep * options.imbalance * m.hidden
+    one_copy = p.new / p.tp * expert_hidden(m) * options.imbalance
+    arriving = p.new * m.top_k / p.ep * options.imbalance * expert_hidden(m)
     etp_g = collectives.members(p.etp, p.domain)
     used = 1.0 * (p.ep > 1)
     found = []
@@ -198,25 +209,40 @@ def _expert_wire(m: Architecture, options: Options, p: Pass, g: Num, one_copy: N
     return collectives.node_forwarding(one_copy, g, ranks, distinct, nodes)
 
 
-def moe_collectives(m: Architecture, precision: Precision, options: Options, p: Pass) -> list[Collective]:
-    """Collectives of a mixture-of-experts block that are not part of the exchange."""
-    b_in, b_act, d = precision.experts_input_bytes, precision.activation_bytes, m.hidden
-    n, volume = p.n_gpus, p.new * d * b_act
+def mlp_collectives(
+    m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass
+) -> list[Collective]:
+    """Collectives of an MLP that are not part of the exchange among experts."""
+    if not group.is_routed:
+        return [] if group.mlp == "none" else dense_collectives(m, precision, options, p)
+    beside = group.mlp == "moe+dense"
+    found = moe_collectives(m, precision, options, p, summed=beside or has_shared(m))
+    if beside:
+        found += _wide("dense_mlp", options.dense_tp, p, m, precision.dense_mlp_input_bytes, precision.activation_bytes)
+    return found
+
+
+def moe_collectives(
+    m: Architecture, precision: Precision, options: Options, p: Pass, *, summed: bool
+) -> list[Collective]:
+    """Collectives of a mixture of experts; `summed` says that a sharded MLP stands beside the routed experts."""
+    b_in, b_act, d = precision.experts_input_bytes, precision.activation_bytes, expert_hidden(m)
+    n, volume, whole = p.n_gpus, p.new * d * b_act, p.new * m.hidden * b_act
     n_g = collectives.members(n, p.domain)
     parallel, alone = 1.0 * (p.ep > 1), 1.0 * (p.ep == 1)
     together, apart = alone * (p.dp == 1), alone * (p.dp > 1)
     dp_g, tp_g = collectives.members(p.dp, p.domain, p.tp), collectives.members(p.tp, p.domain)
     found = [
-        tp_all_reduce("mlp_all_reduce", p, volume, together),
+        tp_all_reduce("mlp_all_reduce", p, whole, together),
         ring_gather("token_gather", "all_gather", p.dp, dp_g, p.new * d * b_in, used=apart, scale="instance"),
         ring_gather("result_scatter", "reduce_scatter", n, n_g, volume, used=apart, scale="instance"),
         ring_gather("result_gather", "all_gather", p.tp, tp_g, volume, used=apart),
     ]
     if options.expert_comm == "all_reduce":
-        link, nic = collectives.all_reduce(volume * parallel, n, n_g)
+        link, nic = collectives.all_reduce(whole * parallel, n, n_g)
         found.append(Collective("expert_all_reduce", "all_reduce", n, n_g, link, nic, parallel))
-    elif has_shared(m):
-        found.append(tp_all_reduce("shared_all_reduce", p, volume, parallel))
+    elif summed:
+        found.append(tp_all_reduce("shared_all_reduce", p, whole, parallel))
     if has_shared(m):
         found += _wide("shared_experts", options.shared_tp, p, m, precision.shared_experts_input_bytes, b_act)
     return found

@@ -5,7 +5,8 @@ Definitions, symbols and sources: docs/cost-model.md.
 
 from __future__ import annotations
 
-from .attention import attention_operations, kv_bytes_per_sequence
+from .attention import gqa, mla, small_op
+from .cache import lumped_bytes_per_token
 from .ledger import (
     Architecture,
     Collective,
@@ -17,15 +18,19 @@ from .ledger import (
     tp_all_reduce,
     wide_gathers,
 )
-from .mlp import dense_collectives, dense_operations, moe_collectives, moe_exchange, moe_operations
-from .specs import AnyModel, LayerGroup, LumpedModel, Options, Precision
-from .terms import Num, collectives
-from .terms.attention import local_kv_heads
+from .mlp import mlp_collectives, mlp_operations, moe_exchange, replicated
+from .recurrent import recurrent
+from .sparse import compressed, indexer
+from .specs import RECURRENT, AnyModel, LayerGroup, LumpedModel, Options, Precision
+from .terms import Num, collectives, small_ops
 from .terms.linear import gemm_activations, gemm_flops
 
+MIXERS = {"gqa": gqa, "mla": mla, "compressed": compressed, **dict.fromkeys(RECURRENT, recurrent)}
+"""Kind of attention -> its operations between norm and residual."""
 
-def pass_work(model: AnyModel, precision: Precision, options: Options, p: Pass) -> PassWork:
-    """Work of one forward pass on one GPU.
+
+def model_work(model: AnyModel, precision: Precision, options: Options, p: Pass) -> PassWork:
+    """Work of one forward pass of one model on one GPU.
 
     Parameters
     ----------
@@ -41,31 +46,74 @@ def pass_work(model: AnyModel, precision: Precision, options: Options, p: Pass) 
     """
     if isinstance(model, LumpedModel):
         return PassWork((lumped_layer(model, precision, p),), (), model.n_layers)
-    layers = tuple(layer_work(model, group, precision, options, p) for group in model.groups)
-    return PassWork(layers, (embedding(model, precision, p), lm_head(model, precision, options, p)), model.n_layers)
+    layers = tuple(layer_work(model.of(group), group, precision, options, p) for group in model.groups)
+    outside = (embedding(model, precision, p), lm_head(model, precision, options, p))
+    return PassWork(layers, outside, model.n_layers)
 
 
 def layer_work(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> LayerWork:
-    """Work of one layer of a group."""
-    attention = attention_operations(m, group, precision, options, p)
-    after = tp_all_reduce("attn_all_reduce", p, p.new * m.hidden * precision.activation_bytes)
-    label = f"{group.attention}+{group.mlp}"
-    if group.mlp == "dense":
-        operations = (*attention, *dense_operations(m, precision, options, p))
-        rest = (after, *dense_collectives(m, precision, options, p))
-        return LayerWork(group.count, operations, rest=rest, label=label)
-    operations = (*attention, *moe_operations(m, precision, options, p))
-    exchange = tuple(moe_exchange(m, precision, options, p))
-    rest = (after, *moe_collectives(m, precision, options, p))
-    return LayerWork(group.count, operations, exchange, rest, label)
+    """Work of one layer of a group; `m` has the group's own widths."""
+    operations: list[Operation] = []
+    rest: list[Collective] = []
+    if group.attention != "none":
+        alone = not m.parallel_blocks
+        body = [
+            *(indexer(m, group, precision, options, p) if group.attention != "compressed" else []),
+            *MIXERS[group.attention](m, group, precision, options, p),
+        ]
+        operations += block("attn", body, m, precision, options, p, residual=alone)
+        if alone:
+            rest.append(tp_all_reduce("attn_all_reduce", p, p.new * m.hidden * precision.activation_bytes))
+    if group.mlp != "none":
+        body = mlp_operations(m, group, precision, options, p)
+        operations += block("mlp", body, m, precision, options, p, norm=not m.parallel_blocks)
+    exchange = tuple(moe_exchange(m, precision, options, p)) if group.is_routed else ()
+    rest += mlp_collectives(m, group, precision, options, p)
+    return LayerWork(group.count, tuple(operations), exchange, tuple(rest), group.label)
+
+
+def block(
+    component: str,
+    body: list[Operation],
+    m: Architecture,
+    precision: Precision,
+    options: Options,
+    p: Pass,
+    *,
+    norm: bool = True,
+    residual: bool = True,
+) -> list[Operation]:
+    """Attention or MLP with the norm before it, the residual after it and the mixing of residual streams."""
+    b_act, elements, streams = precision.activation_bytes, p.new * m.hidden, m.residual_streams
+    found: list[Operation] = []
+    if has_streams(m):
+        k, n = streams * m.hidden, (2 + streams) * streams
+        found.append(replicated("stream_mixing", "router", p, k, n, precision, options, component))
+    if norm:
+        flops, moves = small_ops.NORM_FLOPS * elements, small_ops.NORM_MOVES * elements
+        found += small_op(f"{component}_norm", options, b_act, flops, moves, component)
+    found += body
+    if residual:
+        added = elements * streams
+        flops, moves = small_ops.RESIDUAL_FLOPS * added, small_ops.RESIDUAL_MOVES * added
+        found += small_op(f"{component}_residual", options, b_act, flops, moves, component)
+    return found
+
+
+def has_streams(m: Architecture) -> bool:
+    """Whether there are parallel residual streams (structure)."""
+    return not (isinstance(m.residual_streams, int) and m.residual_streams == 1)
 
 
 def embedding(m: Architecture, precision: Precision, p: Pass) -> LayerWork:
-    """Look-up of the new tokens; sharded by tp in memory."""
+    """Look-up of the new tokens; sharded by tp in memory, as is a vision tower."""
     width = precision.embedding_weight_bytes
     table = m.vocab * m.hidden * width / p.tp
-    operation = Operation("embedding", "embedding", rows=p.new * m.hidden * width, resident=table, scale="whole")
-    return LayerWork(1, (operation,), label="embedding")
+    operations = [Operation("embedding", "embedding", rows=p.new * m.hidden * width, resident=table, scale="whole")]
+    if not (isinstance(m.vision_parameters, int) and m.vision_parameters == 0):
+        held = m.vision_parameters * width / p.tp
+        operations.append(Operation("vision_tower", "embedding", resident=held, scale="whole"))
+    return LayerWork(1, tuple(operations), label="embedding", part="embedding")
 
 
 def lm_head(m: Architecture, precision: Precision, options: Options, p: Pass) -> LayerWork:
@@ -91,7 +139,7 @@ def lm_head(m: Architecture, precision: Precision, options: Options, p: Pass) ->
     if options.lm_head_tp is not None:
         b_in = precision.lm_head_input_bytes
         rest += wide_gathers("lm_head", p, width, tokens, m.hidden, b_in, precision.activation_bytes, scale="whole")
-    return LayerWork(1, (operation,), rest=tuple(rest), label="lm_head")
+    return LayerWork(1, (operation,), rest=tuple(rest), label="lm_head", part="lm_head")
 
 
 def lumped_layer(m: LumpedModel, precision: Precision, p: Pass) -> LayerWork:
@@ -103,7 +151,7 @@ def lumped_layer(m: LumpedModel, precision: Precision, p: Pass) -> LayerWork:
         "dense_mlp",
         flops=2 * p.new * m.n_parameters / p.tp,
         weights=weights,
-        kv=(read + p.new) * lumped_kv_bytes_per_token(m, precision, p),
+        kv=(read + p.new) * lumped_bytes_per_token(m, precision, p),
         resident=weights,
     )
     if m.hidden is None:
@@ -112,21 +160,6 @@ def lumped_layer(m: LumpedModel, precision: Precision, p: Pass) -> LayerWork:
     return LayerWork(1, (kernel,), rest=(tp_all_reduce("all_reduces", p, volume, times),), label="lumped")
 
 
-def lumped_kv_bytes_per_token(m: LumpedModel, precision: Precision, p: Pass) -> Num:
-    """Cache bytes of one token on one GPU, 0 when the cache's shape is not known."""
-    if m.n_kv_heads is None:
-        return 0.0
-    return 2 * m.n_layers * local_kv_heads(m.n_kv_heads, p.tp) * m.head_dim * precision.kv_bytes
-
-
 def weight_bytes(work: PassWork) -> Num:
     """Bytes of weights one GPU holds."""
-    parts = (*work.layers, *work.outside)
-    return sum(layer.count * operation.resident for layer in parts for operation in layer.operations)
-
-
-def cache_bytes(model: AnyModel, precision: Precision, p: Pass) -> Num:
-    """Cache bytes of one sequence on one GPU, all layers."""
-    if isinstance(model, LumpedModel):
-        return lumped_kv_bytes_per_token(model, precision, p) * p.context
-    return sum(group.count * kv_bytes_per_sequence(model, group, precision, p) for group in model.groups)
+    return sum(layer.count * operation.resident for layer in work.parts for operation in layer.operations)

@@ -40,7 +40,7 @@ def operations_of(axes: Axes) -> xr.Dataset:
     if code != NONE:
         reason = next(name for name, value in CODES.items() if value == code)
         raise SpecError(f"operations: the pass is not valid: {reason}")
-    layers = [(layer, op) for layer in (*case.work.layers, *case.work.outside) for op in layer.operations]
+    layers = [(layer, op) for layer in case.work.parts for op in layer.operations]
     columns: dict[str, Any] = {
         "flops": [op.flops * case.scales[op.scale] for _, op in layers],
         "bytes_weights": [op.weights + op.rows * case.scales[op.scale] for _, op in layers],
@@ -62,4 +62,4 @@ def operations_of(axes: Axes) -> xr.Dataset:
 
 def _times(layer: LayerWork, case: Case) -> int:
     """How often the operations of a layer are done in the pass: its layers, for every micro-batch."""
-    return int(layer.count * (1 if layer.label in OUTSIDE else case.options.micro_batches))
+    return int(layer.times * (1 if layer.part in OUTSIDE else case.options.micro_batches))

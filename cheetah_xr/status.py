@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .ledger import OUTSIDE, Architecture, Collective, Pass, PassWork
-from .specs import AnyModel, LumpedModel, Model, Options
+from .ledger import Architecture, Collective, Pass, PassWork
+from .specs import RECURRENT, AnyModel, LayerGroup, LumpedModel, Model, Options
 from .terms import Num
 
 OK = 0
@@ -30,13 +30,14 @@ CODES = {
     "infeasible_memory": 14,
     "clipped": 15,
     "top_k_beyond_experts": 16,
+    "no_mtp": 17,
 }
 REASONS = {
     "ok": "the point is valid and fits in memory",
     "workload_below_one": "batch or sequence length is below 1",
-    "tp_heads": "tp does not divide the query heads",
-    "tp_kv_heads": "neither of tp and the KV heads divides the other",
-    "tp_width": "the tensor-parallel degree does not divide the MLP or shared-expert width",
+    "tp_heads": "tp does not divide the query heads, or the heads of a recurrent mixer",
+    "tp_kv_heads": "neither of tp and the KV heads (groups of Mamba-2) divides the other",
+    "tp_width": "the tensor-parallel degree does not divide the MLP or shared-expert width, or the output groups",
     "wide_tp": "dense_tp, shared_tp or lm_head_tp is not a multiple of tp, or does not divide the GPUs",
     "ep_layout": "ep does not divide the GPUs, or not the expert slots",
     "ep_dense": "ep is above 1 on a dense model",
@@ -49,6 +50,7 @@ REASONS = {
     "infeasible_memory": "weights and cache do not fit in memory",
     "clipped": "the batch does not fit and runs at the largest that does",
     "top_k_beyond_experts": "top_k is above the number of experts",
+    "no_mtp": "the model has no multi-token-prediction module",
 }
 MEMORY = (CODES["infeasible_memory"], CODES["clipped"])
 """Codes that say what fits. Any other reason wins over them, also one with a later code."""
@@ -86,32 +88,67 @@ def layout_conditions(model: AnyModel, options: Options, p: Pass, batch: Num) ->
         condition("wide_tp", "tp dp", _wide_tp_wrong(options, p)),
         condition("ep_layout", "tp dp ep", p.n_gpus % p.ep != 0),
     ]
-    if model.max_seq_len is not None:
-        found.append(condition("seq_beyond_max", "model seq_len phase", p.context > model.max_seq_len))
     if not model.is_moe:
         found.append(condition("ep_dense", "model ep", p.ep > 1))
-    kv_heads = getattr(model, "n_kv_heads", None)
-    if kv_heads is not None and (isinstance(model, LumpedModel) or any(g.attention == "gqa" for g in model.groups)):
-        found.append(condition("tp_kv_heads", "model tp", (kv_heads % p.tp != 0) & (p.tp % kv_heads != 0)))
-    if isinstance(model, Model):
-        found += _architecture_conditions(model, options, p)
+    found += _model_conditions(model, options, p)
+    if isinstance(options.drafter, (Model, LumpedModel)):
+        return found + _model_conditions(options.drafter, options, p)
+    if options.drafter == "mtp":
+        missing = isinstance(model, LumpedModel) or not model.mtp
+        found.append(condition("no_mtp", "model", np.bool_(missing)))
+        if isinstance(model, Model):
+            found += [c for group in model.mtp for c in _group_conditions(model.of(group), group, options, p)]
     return found
 
 
-def _architecture_conditions(m: Architecture, options: Options, p: Pass) -> list[Condition]:
-    found = [condition("tp_heads", "model tp", m.n_heads % p.tp != 0)]
-    if any(g.mlp == "dense" for g in m.groups):
+def _model_conditions(model: AnyModel, options: Options, p: Pass) -> list[Condition]:
+    """What a model, or a draft model, asks of lengths and degrees."""
+    found = []
+    if model.max_seq_len is not None:
+        found.append(condition("seq_beyond_max", "model seq_len phase", p.context > model.max_seq_len))
+    if isinstance(model, LumpedModel):
+        return found if model.n_kv_heads is None else [*found, _kv_heads(model.n_kv_heads, p)]
+    for group in model.groups:
+        found += _group_conditions(model.of(group), group, options, p)
+    return [*found, *_expert_conditions(model, options, p)] if model.is_moe else found
+
+
+def _group_conditions(m: Architecture, group: LayerGroup, options: Options, p: Pass) -> list[Condition]:
+    """What the layers of one group ask of the tensor-parallel degrees."""
+    found = []
+    if group.attention in RECURRENT:
+        heads = m.linear_value_heads % p.tp != 0
+        if group.attention == "mamba2":
+            found.append(_kv_heads(m.linear_key_heads, p))
+        else:
+            heads = heads | (m.linear_key_heads % p.tp != 0)
+        found.append(condition("tp_heads", "model tp", heads))
+    elif group.attention != "none":
+        found.append(condition("tp_heads", "model tp", m.n_heads % p.tp != 0))
+    if group.attention == "gqa":
+        found.append(_kv_heads(m.n_kv_heads, p))
+    if group.attention == "compressed":
+        found.append(condition("tp_width", "model tp", m.o_groups % p.tp != 0))
+    if group.mlp in ("dense", "moe+dense"):
         found.append(condition("tp_width", "model tp", m.intermediate % _degree(options.dense_tp, p) != 0))
-    if m.is_moe:
-        slots = m.n_experts + options.redundant_experts
-        found += [
-            condition("tp_width", "model tp", m.shared_intermediate % _degree(options.shared_tp, p) != 0),
-            condition("ep_layout", "model ep", slots % p.ep != 0),
-            condition("etp_width", "model tp dp ep", m.expert_intermediate % p.etp != 0),
-            condition("top_k_beyond_experts", "model", np.greater(m.top_k, m.n_experts)),
-        ]
-        if options.expert_comm == "all_reduce":
-            found.append(condition("expert_comm_needs_dp1", "dp ep", (p.ep > 1) & (p.dp > 1)))
+    return found
+
+
+def _kv_heads(kv_heads: Num, p: Pass) -> Condition:
+    return condition("tp_kv_heads", "model tp", (kv_heads % p.tp != 0) & (p.tp % kv_heads != 0))
+
+
+def _expert_conditions(m: Architecture, options: Options, p: Pass) -> list[Condition]:
+    """What routed and shared experts ask of the layout."""
+    slots = m.n_experts + options.redundant_experts
+    found = [
+        condition("tp_width", "model tp", m.shared_intermediate % _degree(options.shared_tp, p) != 0),
+        condition("ep_layout", "model ep", slots % p.ep != 0),
+        condition("etp_width", "model tp dp ep", m.expert_intermediate % p.etp != 0),
+        condition("top_k_beyond_experts", "model", np.greater(m.top_k, m.n_experts)),
+    ]
+    if options.expert_comm == "all_reduce":
+        found.append(condition("expert_comm_needs_dp1", "dp ep", (p.ep > 1) & (p.dp > 1)))
     return found
 
 
@@ -132,9 +169,8 @@ def hardware_conditions(
 ) -> list[Condition]:
     """Conditions on what is known of the accelerator; only collectives in priced `parts` need a link or a NIC."""
     needed: list[Collective] = []
-    for layer in (*work.layers, *work.outside):
-        name = layer.label if layer.label in OUTSIDE else "layers"
-        if name in parts:
+    for layer in work.parts:
+        if layer.part in parts:
             needed += [*layer.exchange, *layer.rest]
     link: Num = False
     nic: Num = False

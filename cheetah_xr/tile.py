@@ -20,9 +20,9 @@ from .accounting import (
 )
 from .combine import PARTS, Attribute, Plan, Planner, Stage, bottleneck
 from .dims import BATCH, DP, EFFICIENCY, EP, PRECISION, SEQ_LEN, TP
+from .drafting import pass_work
 from .grid import Grid
 from .ledger import OUTSIDE, Collective, Pass, PassWork
-from .model import pass_work
 from .rates import (
     CollectiveSeconds,
     KernelSeconds,
@@ -144,12 +144,7 @@ def _no_link(inputs: Inputs) -> Num:
 
 def _no_peak(inputs: Inputs, work: PassWork) -> Num:
     """Where the precision multiplies in a type the accelerator has no peak for."""
-    classes = {
-        compute_class(op.kernel)
-        for layer in (*work.layers, *work.outside)
-        for op in layer.operations
-        if not is_zero(op.flops)
-    }
+    classes = {compute_class(op.kernel) for layer in work.parts for op in layer.operations if not is_zero(op.flops)}
     missing: Num = False
     for name in sorted(classes):
         missing = missing | np.isnan(inputs[f"peak.{name}"])
@@ -200,12 +195,12 @@ def pass_seconds(case: Case) -> PassSeconds:
             tuple(kernel_seconds(layer, rates, efficiency, times)),
             seconds(layer.exchange, times),
             seconds(layer.rest, times),
-            0.0 if layer.label in OUTSIDE else options.overlap_tp,
+            0.0 if layer.part in OUTSIDE else options.overlap_tp,
         )
         for layer, times in priced(case.work, options)
     )
     layers = case.work.n_layers if "layers" in options.include else 0
-    per_pass = layers * efficiency.tau_layer + efficiency.tau_global
+    per_pass = layers * efficiency.tau_layer + case.work.n_passes * efficiency.tau_global
     overhead = (per_pass, efficiency.tau_batch * case.batch)
     return PassSeconds(stages, overhead, options.overlap_ep, options.granularity)
 

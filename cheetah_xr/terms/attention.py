@@ -86,3 +86,38 @@ def tokens_held(tokens: Num, *, window: Num | None = None, chunk: Num | None = N
     """Tokens whose cache one sequence keeps: never more than the window or chunk, never more than there are."""
     limit = window if window is not None else chunk
     return tokens if limit is None else np.minimum(tokens, limit)
+
+
+def _entries(n: Num, size: Num) -> Num:
+    """Whole entries of `size` tokens seen by queries 1..n: the sum of floor(i / size)."""
+    whole = n // size
+    return size * whole * (whole - 1) / 2 + whole * (n - size * whole + 1)
+
+
+def _entries_capped(n: Num, size: Num, most: Num) -> Num:
+    """The same when a query sees at most `most` entries: it does from key size*most on."""
+    free = size * most - 1
+    return _entries(np.minimum(n, free), size) + most * np.maximum(n - free, 0)
+
+
+def entry_pairs(new: Num, before: Num, size: Num, most: Num | None = None) -> Num:
+    """(query, compressed entry) pairs of one sequence under a causal mask.
+
+    Parameters
+    ----------
+    new, before
+        As in :func:`visible_pairs`.
+    size
+        Tokens behind one entry: a query that sees n keys sees floor(n / size) entries.
+    most
+        Most entries a query attends to; None is all.
+    """
+    if most is None:
+        return _entries(before + new, size) - _entries(before, size)
+    return _entries_capped(before + new, size, most) - _entries_capped(before, size, most)
+
+
+def entry_pairs_uncausal(new: Num, cached: Num, size: Num, most: Num | None = None) -> Num:
+    """The same when a query sees later entries too."""
+    entries = (cached + new) // size
+    return new * (entries if most is None else np.minimum(entries, most))
