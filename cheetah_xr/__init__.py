@@ -10,6 +10,7 @@ from . import analysis
 from ._version import MODEL_VERSION, __version__
 from .analysis import derive
 from .api import breakdown, evaluate, layouts, operations
+from .memory import explain_memory
 from .run import run_sweep
 from .specs import (
     Efficiency,
@@ -51,6 +52,7 @@ __all__ = [
     "breakdown",
     "derive",
     "evaluate",
+    "explain_memory",
     "layouts",
     "list_efficiencies",
     "list_gpus",

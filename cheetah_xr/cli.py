@@ -12,16 +12,15 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.logging import RichHandler
-from rich.table import Table
 
-from . import specs
 from ._version import __version__
 from .axes import Axes
 from .engine import canonical_json
 from .estimate import estimate as estimate_point
-from .estimate import render
+from .estimate import render, render_memory
+from .listing import TABLES
 from .run import Job, make_job, run_job
-from .specs import Options, SpecError, to_record
+from .specs import Options, SpecError, load_model, to_record
 from .store import finished
 from .summary import describe, summarize
 
@@ -158,7 +157,9 @@ def estimate(
     batch: Annotated[int, typer.Option(help="Concurrent sequences in the instance.")] = 1,
     seq_len: Annotated[int, typer.Option(help="Prompt tokens (prefill) or context tokens (decode).")] = 2048,
     phase: Annotated[Phase, typer.Option(help="Phase.")] = Phase.decode,
-    precision: Annotated[str, typer.Option(help="Catalogue name or YAML file.")] = "bf16",
+    precision: Annotated[
+        str | None, typer.Option(help="Catalogue name or YAML file; default that of the published checkpoint.")
+    ] = None,
     efficiency: Annotated[
         str, typer.Option(help="Catalogue name or YAML file; ideal is the speed ceiling.")
     ] = "default",
@@ -168,12 +169,21 @@ def estimate(
     option: Annotated[
         list[str] | None, typer.Option("--option", "-o", help="Accounting option NAME=VALUE; repeat for more.")
     ] = None,
+    explain_memory: Annotated[
+        bool, typer.Option("--explain-memory", help="First say what the memory of one GPU holds, and what fits.")
+    ] = False,
 ) -> None:
     """Estimate one point: a readable breakdown; an invalid point is an error.
 
     Example: `cheetah-xr estimate --model llama-3.1-70b --gpu h100-sxm --tp 8 --batch 64 --seq-len 8192`
+
+    Example: `cheetah-xr estimate --model gemma-3-27b --gpu h100-sxm --seq-len 32768 --explain-memory`
     """
-    axes = Axes(model, gpu, precision, efficiency, phase.value, batch, seq_len, tp, dp, ep, _options(option or []))
+    loaded = load_model(model)
+    scheme = precision or getattr(loaded, "default_precision", "bf16")
+    axes = Axes(loaded, gpu, scheme, efficiency, phase.value, batch, seq_len, tp, dp, ep, _options(option or []))
+    if explain_memory:
+        out.print(render_memory(axes), highlight=False)
     out.print(render(*estimate_point(axes)), highlight=False)
 
 
@@ -209,80 +219,7 @@ def list_command(kind: Annotated[Kind, typer.Argument(help="What to list.")]) ->
 
     Example: `cheetah-xr list gpus`
     """
-    out.print(TABLES[kind](), highlight=False)
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None)
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number == 0 else "right", no_wrap=number == 0)
-    return table
-
-
-def _cell(value: float | None, factor: float = 1.0) -> str:
-    return "-" if value is None else f"{value * factor:,.5g}"
-
-
-def _models() -> Table:
-    table = _table("model", "parameters (1e9)", "active (1e9)", "layers", "max tokens")
-    for name in specs.list_models():
-        m = specs.load_model(name)
-        longest = f"{m.max_seq_len:,}" if m.max_seq_len else "-"
-        table.add_row(name, _cell(m.n_parameters, 1e-9), _cell(m.n_parameters_active, 1e-9), str(m.n_layers), longest)
-    return table
-
-
-def _gpus() -> Table:
-    table = _table("gpu", "memory GB", "HBM GB/s", "bf16 TFLOP/s", "fp8 TFLOP/s", "link GB/s", "domain", "NIC GB/s")
-    for name in specs.list_gpus():
-        g = specs.load_gpu(name)
-        table.add_row(
-            name,
-            _cell(g.memory_bytes, 1e-9),
-            _cell(g.hbm_bandwidth, 1e-9),
-            _cell(g.peak_bf16, 1e-12),
-            _cell(g.peak_fp8, 1e-12),
-            _cell(g.link_bandwidth, 1e-9),
-            _cell(g.link_domain),
-            _cell(g.nic_bandwidth, 1e-9),
-        )
-    return table
-
-
-def _precisions() -> Table:
-    table = _table("precision", "weights B", "GEMM inputs B", "GEMM type", "attention core", "KV B", "activations B")
-    for name in specs.list_precisions():
-        p = specs.load_precision(name)
-        numbers = (p.dense_mlp_weight_bytes, p.dense_mlp_input_bytes)
-        types = (p.dense_mlp_compute, p.attn_core_compute)
-        table.add_row(name, *map(_cell, numbers), *types, _cell(p.kv_bytes), _cell(p.activation_bytes))
-    return table
-
-
-def _efficiencies() -> Table:
-    table = _table("efficiency", "numbers away from 1 and 0")
-    for name in specs.list_efficiencies():
-        e = specs.load_efficiency(name)
-        table.add_row(name, str(sum(getattr(e, f) not in (0.0, 1.0) for f in type(e).numeric_fields() if f != "name")))
-    return table
-
-
-def _sweeps() -> Table:
-    from .sweep import load_sweep
-
-    table = Table("sweep", "question", box=None)
-    for name in specs.list_sweeps():
-        table.add_row(name, load_sweep(specs.sweep_path(name)).question)
-    return table
-
-
-TABLES = {
-    Kind.models: _models,
-    Kind.gpus: _gpus,
-    Kind.precisions: _precisions,
-    Kind.efficiencies: _efficiencies,
-    Kind.sweeps: _sweeps,
-}
+    out.print(TABLES[kind.value](), highlight=False)
 
 
 def main() -> None:

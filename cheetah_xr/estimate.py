@@ -11,8 +11,10 @@ from .analysis.derive import DERIVED, derive
 from .api import breakdown, layouts
 from .axes import Axes
 from .engine import evaluate_axes
+from .memory import Item, memory_of, size
 from .specs import SpecError, load_model
 from .status import BOTTLENECKS, CODES, REASONS, RUNS
+from .tile import Case
 from .variables import TIME_PARTS
 
 SHOWN = (
@@ -149,3 +151,51 @@ def _kernels(parts: xr.Dataset) -> Table:
     if hidden > 1e-9:
         table.add_row("overlap hides", f"-{hidden * 1e3:.3f}")
     return table
+
+
+def render_memory(axes: Axes) -> Group:
+    """What one GPU holds and how many sequences fit, as a table and in words."""
+    case, items = memory_of(axes)
+    table = Table(title="memory of one GPU", title_justify="left", box=None)
+    for column, justify in (
+        ("", "left"),
+        ("", "left"),
+        ("layers", "right"),
+        ("GB", "right"),
+        ("GiB", "right"),
+        ("rule", "left"),
+    ):
+        table.add_column(column, justify=justify)  # type: ignore[arg-type]
+    kind = ""
+    for item in items:
+        shown, kind = ("" if item.kind == kind else item.kind), item.kind
+        table.add_row(
+            shown,
+            item.what,
+            f"{item.layers:,}" if item.layers else "",
+            _thousandths(item.bytes / 1e9),
+            _thousandths(item.bytes / 2**30),
+            item.rule,
+        )
+    return Group(table, *_memory_words(case, items))
+
+
+def _thousandths(value: float) -> str:
+    return f"{value:,.3f}" if abs(value) >= 0.001 or value == 0 else f"{value:.1e}"
+
+
+def _memory_words(case: Case, items: list[Item]) -> list[str]:
+    """The same in sentences."""
+    held, p = case.capacity, case.p
+    left = float(held.budget - held.weights)
+    if left < 0:
+        return [f"The weights do not fit: they are {size(-left)} above the budget of one GPU."]
+    words = [f"The budget leaves {size(left)} for the caches of one GPU."]
+    fixed = sum(item.bytes for item in items if item.what.endswith("recurrent state"))
+    if fixed:
+        words.append(f"{size(fixed)} of a sequence are recurrent state, which does not grow and has its own precision.")
+    fit, ranks = float(held.sequences), int(p.dp)
+    if np.isfinite(fit):
+        whole = f", {fit * ranks:,.0f} in the instance ({ranks} attention ranks)" if ranks > 1 else ""
+        words.append(f"{fit:,.0f} sequences of {float(p.context):,.0f} tokens fit on a GPU{whole}.")
+    return words
