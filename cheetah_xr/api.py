@@ -183,7 +183,7 @@ def breakdown(
     >>> import cheetah_xr as cx
     >>> ds = cx.breakdown("llama-3.1-8b", "h100-sxm", batch=1, seq_len=2048, efficiency="ideal")
     >>> round(float(ds.time.sel(kernel="dense_mlp")) * 1e3, 3)
-    3.367
+    3.366
     """
     axes = axes_of(model, gpu, precision, batch, seq_len, phase, tp, dp, ep, efficiency, options, overrides, scales)
     return breakdown_of(axes, max_bytes)

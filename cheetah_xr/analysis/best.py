@@ -72,7 +72,7 @@ def best(
     >>> ds = cx.evaluate("llama-3.1-8b", "h100-sxm", batch=[1, 16, 64, 256], seq_len=2048)
     >>> found = best(ds, "throughput", "batch", where="tps_per_user >= 100")
     >>> int(found.best_batch)
-    64
+    16
     """
     dims = [over] if isinstance(over, str) else list(over)
     conditions = parse_all(where)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
+import xarray as xr
 
 from ..specs import SpecError
 
@@ -78,3 +79,40 @@ def request_latency(ttft: Num, tpot: Num, output_tokens: int) -> Num:
         raise SpecError(f"output_tokens: expected at least 1, got {output_tokens}")
     mean = tpot if np.ndim(tpot) == 0 else np.mean(tpot, axis=-1)
     return ttft + mean * (output_tokens - 1)
+
+
+def ttft_distribution(prefill_time: float, batch: int, schedule: Literal["together", "in_turn"]) -> xr.DataArray:
+    """Time to first token of each of B equal prompts that arrive at once.
+
+    Parameters
+    ----------
+    prefill_time
+        Seconds of one prompt's prefill.
+    batch
+        Prompts.
+    schedule
+        "together" or "in_turn", as for :func:`mean_ttft`.
+
+    Returns
+    -------
+    xarray.DataArray
+        Seconds on dim ``request`` (1 to B, in order of service); its mean is :func:`mean_ttft`.
+
+    Raises
+    ------
+    SpecError
+        For an unknown schedule or a batch below 1.
+
+    Examples
+    --------
+    >>> ttft_distribution(0.5, 4, "in_turn").values.tolist()
+    [0.5, 1.0, 1.5, 2.0]
+    """
+    if batch < 1:
+        raise SpecError(f"batch: expected at least 1, got {batch}")
+    request = np.arange(1, batch + 1)
+    served = {"together": np.full(batch, batch), "in_turn": request}
+    if schedule not in served:
+        raise SpecError(f"schedule {schedule!r}: allowed are together and in_turn")
+    described = {"units": "s", "long_name": "time to first token"}
+    return xr.DataArray(served[schedule] * prefill_time, {"request": request}, "request", "ttft", described)

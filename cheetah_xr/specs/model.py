@@ -70,6 +70,9 @@ class Model(Record):
         Parameters outside the layers that no other field counts (vectors, position tables).
     default_precision
         Precision of the published checkpoint, by catalogue name.
+    status
+        How the config was seen: "full" as published, "reconstructed" from several named sources, "partial" with fields
+        cut away. Not part of the architecture.
     """
 
     hidden: Width
@@ -121,6 +124,7 @@ class Model(Record):
     vision_parameters: Optional0 = 0
     extra_parameters: Optional0 = 0
     default_precision: Annotated[str, Field(min_length=1)] = "bf16"
+    status: Literal["full", "reconstructed", "partial"] = "full"
 
     @model_validator(mode="after")
     def _complete(self) -> Model:

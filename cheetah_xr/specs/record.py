@@ -46,8 +46,8 @@ class Frozen(BaseModel):
         return tuple(n for n, f in cls.model_fields.items() if _is_number(f.annotation) and n not in cls.filled)
 
     def canonical(self) -> dict[str, Any]:
-        """The fields as plain JSON data, sources left out: what a fingerprint is made of."""
-        return self.model_dump(mode="json", exclude={"sources", "notes"})
+        """The fields as plain JSON data, without where they were read: what a fingerprint is made of."""
+        return self.model_dump(mode="json", exclude={"sources", "notes", "status"})
 
 
 class Record(Frozen):
