@@ -213,6 +213,34 @@ def info(store: Annotated[Path, typer.Argument(help="Folder of a result.")]) -> 
     out.print(describe(store), highlight=False, soft_wrap=True, markup=False)
 
 
+@app.command()
+def figures(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Figures and tables; all by default.", metavar="[NAME]...")
+    ] = None,
+    out_folder: Annotated[Path, typer.Option("--out", help="Folder to write to.")] = Path("outputs/figures"),
+    model: Annotated[str | None, typer.Option(help="Redraw for another model.")] = None,
+    gpu: Annotated[str | None, typer.Option(help="Redraw for another accelerator.")] = None,
+    show: Annotated[bool, typer.Option("--list", help="Only list the names.")] = False,
+) -> None:
+    """Make figures and tables: pictures, the numbers behind them, and a gallery.
+
+    Example: `cheetah-xr figures regime-map --model qwen3-32b --gpu h200-sxm`
+    """
+    from .figures import render as drawing
+
+    if show:
+        out.print("\n".join(drawing.chosen(names or [])), highlight=False)
+        return
+    made = []
+    for item in drawing.make(names or [], out_folder, model, gpu):
+        made.append(item)
+        errors.print(f"{item.name}: {item.title}", highlight=False, markup=False, soft_wrap=True)
+    out.print(
+        f"{len(made)} in {drawing.write_gallery(made, out_folder)}", highlight=False, soft_wrap=True, markup=False
+    )
+
+
 @app.command("list")
 def list_command(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
     """List the catalogue: models, gpus, precisions, efficiencies or sweeps.

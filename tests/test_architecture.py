@@ -31,6 +31,7 @@ LAYERS = (
     {"store"},
     {"run"},
     {"summary", "estimate", "listing"},
+    {"figures"},
     {"cli"},
     {"__main__", "__init__"},
 )

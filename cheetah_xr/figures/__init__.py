@@ -1,0 +1,1 @@
+"""Figures and tables of the three seeds and beyond: one module each, with ``data()`` and ``draw()``."""

@@ -1,0 +1,76 @@
+"""Seed 1, figure 7: which resource bounds decode, over batch and context length."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from ..analysis import regimes
+from ..api import evaluate
+from .common import assumed, described, gpu_name, log_grid, model_name
+from .style import BOUND_BY, BOUND_NAMES, INK, corners, log_axis, new_figure, regime_colours, titled, tokens
+
+CORNERS = {
+    "low batch, short context": "weights bound: quantise them",
+    "high batch, short context": "weights amortised: scale out",
+    "low batch, long context": "cache bound: GQA, MLA, KV in FP8, sparse attention",
+    "high batch, long context": "memory full: more nodes, offload, disaggregate",
+}
+"""The four corner regimes of the post and the levers it names for each."""
+
+
+def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm", precision: str = "bf16", tp: int = 8) -> xr.Dataset:
+    """Regime of every batch and context, and the largest batch that fits."""
+    ds = evaluate(
+        model, gpu, precision, tp=tp, batch=log_grid(1, 4096, 90), seq_len=log_grid(64, 131072, 90), efficiency="ideal"
+    )
+    return described(
+        {"regime": regimes(ds), "max_batch": ds["max_batch"]},
+        title=f"What bounds decode of {model_name(model)} on {tp} {gpu_name(gpu)}",
+        shows="The resource with the largest part of a decode step; the black line is the largest batch that fits. In "
+        "the corners: " + "; ".join(f"{where}, {lever}" for where, lever in CORNERS.items()) + ".",
+        assumptions=assumed(ds),
+    )
+
+
+def draw(ds: xr.Dataset) -> Figure:
+    """Map of regimes with the capacity frontier."""
+    fig, ax = new_figure()
+    regime = ds["regime"].transpose("seq_len", "batch")
+    batch, seq_len = ds["batch"].values, ds["seq_len"].values
+    ax.pcolormesh(
+        corners(batch),
+        corners(seq_len),
+        regime.values,
+        cmap=regime_colours(),
+        vmin=-0.5,
+        vmax=len(BOUND_BY) - 0.5,
+        alpha=0.85,
+        rasterized=True,
+    )
+    log_axis(ax, "x")
+    log_axis(ax, "y", binary=True)
+    ax.yaxis.set_major_formatter(lambda value, _: tokens(value))
+    ax.set_xlim(batch[0], batch[-1])
+    ax.set_ylim(seq_len[0], seq_len[-1])
+    ax.plot(ds["max_batch"].values, seq_len, color="black", linewidth=2)
+    ax.grid(visible=False)
+    titled(ax, ds.attrs["title"], "batch (concurrent sequences)", "context (tokens)")
+    there = [name for code, name in enumerate(BOUND_BY) if (regime.values == code).any()]
+    for name in there:
+        _name_region(ax, name, regime, batch, seq_len)
+    patches = [Patch(color=BOUND_BY[name], alpha=0.85, label=BOUND_NAMES[name]) for name in there]
+    fig.legend(handles=patches, loc="outside lower center", ncols=len(there))
+    return fig
+
+
+def _name_region(ax: object, name: str, regime: xr.DataArray, batch: object, seq_len: object) -> None:
+    """Write the name of a region on it, where it is large enough."""
+    rows, columns = np.nonzero(regime.values == list(BOUND_BY).index(name))
+    if rows.size < 0.02 * regime.size:
+        return
+    x = np.asarray(batch)[int(np.median(columns))]
+    y = np.asarray(seq_len)[int(np.median(rows[columns == int(np.median(columns))]))]
+    ax.text(x, y, BOUND_NAMES[name], color=INK, ha="center", va="center", fontweight="bold")  # type: ignore[attr-defined]

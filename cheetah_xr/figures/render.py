@@ -1,0 +1,181 @@
+"""Make figures and tables: data, picture, numbers on disk, gallery."""
+
+from __future__ import annotations
+
+import html
+import importlib
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+import xarray as xr
+
+from .._version import __version__ as version
+from ..specs import SpecError
+from .catalogue import FIGURES, TABLES
+from .common import caption
+from .style import RC
+
+FORMATS = ("png", "pdf")
+
+
+@dataclass(frozen=True)
+class Made:
+    """One figure or table on disk."""
+
+    name: str
+    title: str
+    caption: str
+    files: tuple[Path, ...]
+
+
+def names() -> list[str]:
+    """Names of all figures and tables, in the order of the gallery."""
+    return [*FIGURES, *TABLES]
+
+
+def chosen(wanted: Sequence[str]) -> list[str]:
+    """Check names; none is all.
+
+    Raises
+    ------
+    SpecError
+        For a name that is not known.
+    """
+    unknown = [name for name in wanted if name not in names()]
+    if unknown:
+        raise SpecError(f"figures: unknown {', '.join(unknown)}; known: {', '.join(names())}")
+    return [name for name in names() if not wanted or name in wanted]
+
+
+def figure_module(name: str) -> Any:
+    """The module of a figure or table."""
+    return importlib.import_module(f"{__package__}.{(FIGURES | TABLES)[name]}")
+
+
+def data_of(name: str, **asked: str | None) -> xr.Dataset:
+    """Data of a figure, for another model or accelerator where the figure takes one.
+
+    Raises
+    ------
+    SpecError
+        When the figure cannot be redrawn for what is asked.
+    """
+    make: Callable[..., xr.Dataset] = figure_module(name).data
+    takes = inspect.signature(make).parameters
+    given = {key: value for key, value in asked.items() if value is not None}
+    fixed = [key for key in given if key not in takes]
+    if fixed:
+        raise SpecError(f"figures: {name} is about a {' and a '.join(fixed)} of its own; leave --{fixed[0]} out")
+    return make(**given)
+
+
+def make(wanted: Sequence[str], out: Path, model: str | None = None, gpu: str | None = None) -> Iterator[Made]:
+    """Make figures and tables into a folder, one after the other.
+
+    Parameters
+    ----------
+    wanted
+        Names; empty is all that can be drawn for what is asked.
+    out
+        Folder.
+    model, gpu
+        Redraw for another model or accelerator; with no names, figures that are about one of their own are left out.
+
+    Yields
+    ------
+    Made
+        What was written.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    for name in chosen(wanted):
+        takes = inspect.signature(figure_module(name).data).parameters
+        if not wanted and ((model and "model" not in takes) or (gpu and "gpu" not in takes)):
+            continue
+        ds = data_of(name, model=model, gpu=gpu)
+        yield _write_table(name, ds, out) if name in TABLES else _write_figure(name, ds, out)
+
+
+def _write_figure(name: str, ds: xr.Dataset, out: Path) -> Made:
+    with mpl.rc_context(RC):
+        fig = figure_module(name).draw(ds)
+        pictures = [out / f"{name}.{kind}" for kind in FORMATS]
+        for path in pictures:
+            fig.savefig(path, metadata={"Creator": f"cheetah_xr {version}"} if path.suffix == ".pdf" else None)
+    numbers = out / f"{name}.nc"
+    ds.to_netcdf(numbers, engine="netcdf4")
+    return Made(name, ds.attrs["title"], caption(ds), (*pictures, numbers))
+
+
+def _write_table(name: str, ds: xr.Dataset, out: Path) -> Made:
+    frame = table_frame(ds)
+    numbers, text = out / f"{name}.csv", out / f"{name}.txt"
+    frame.to_csv(numbers, index=False)
+    text.write_text(aligned(frame) + "\n", encoding="utf-8")
+    return Made(name, ds.attrs["title"], caption(ds), (text, numbers))
+
+
+def table_frame(ds: xr.Dataset) -> pd.DataFrame:
+    """Rows of a table in their order."""
+    return ds.to_dataframe().reset_index(drop=True)[list(ds.data_vars)]
+
+
+def aligned(frame: pd.DataFrame) -> str:
+    """A table as aligned text: numbers right, words left."""
+    columns = []
+    for name in frame.columns:
+        numeric = pd.api.types.is_numeric_dtype(frame[name])
+        cells = [_cell(value) for value in frame[name]]
+        width = max(map(len, [str(name), *cells]))
+        columns.append([f"{cell:>{width}}" if numeric else f"{cell:<{width}}" for cell in (str(name), *cells)])
+    lines = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        if value != value:
+            return "-"
+        return f"{value:,.0f}" if value == round(value) and abs(value) < 1e18 else f"{value:,.6g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def write_gallery(made: Sequence[Made], out: Path) -> Path:
+    """The gallery: pictures and tables with captions and links to the numbers behind them."""
+    parts = [_entry(item) for item in made]
+    path = out / "index.html"
+    path.write_text(PAGE.format(version=html.escape(version), entries="\n".join(parts)), encoding="utf-8")
+    return path
+
+
+def _entry(item: Made) -> str:
+    first, *_ = item.files
+    links = " · ".join(f'<a href="{path.name}">{path.suffix[1:].upper()}</a>' for path in item.files)
+    if first.suffix == ".png":
+        body = f'<a href="{first.name}"><img src="{first.name}" alt="{html.escape(item.title)}" loading="lazy"></a>'
+    else:
+        body = f"<pre>{html.escape(first.read_text(encoding='utf-8'))}</pre>"
+    words = html.escape(item.caption)
+    heading = html.escape(item.title)
+    end = f'<p>{words}</p><p class="links">{item.name}: {links}</p></section>'
+    return f'<section id="{item.name}"><h2>{heading}</h2>{body}{end}'
+
+
+PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>cheetah_xr figures</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }}
+img {{ width: 100%; height: auto; }} pre {{ overflow-x: auto; font-size: 12px; background: #f7f7f7; padding: 1rem; }}
+h2 {{ font-size: 1.1rem; margin: 3rem 0 .5rem; }} p {{ margin: .5rem 0; }} .links {{ color: #777; font-size: .85rem; }}
+</style>
+<h1>Figures and tables</h1>
+<p>Made by cheetah_xr {version}; every number comes from a spec or from the engine. The numbers behind a figure are in
+its NetCDF file, those of a table in its CSV file.</p>
+{entries}
+</html>
+"""
