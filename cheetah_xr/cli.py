@@ -32,7 +32,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-WIDE = 140
+WIDE = 180
 """Columns where no terminal says how many there are: a table in a file is not cut."""
 
 

@@ -101,4 +101,7 @@ def describe(point):
     """A point on one line, to reproduce it."""
     records = f"{point.model.name} {point.gpu.name} {point.precision.name} {point.efficiency.name}"
     where = f"{point.phase} B={point.batch} s={point.seq_len} tp={point.tp} dp={point.dp} ep={point.ep}"
-    return f"{records} {where} {point.options.model_dump(exclude_defaults=True)}"
+    options = point.options.model_dump(exclude_defaults=True)
+    if "drafter" in options:
+        options["drafter"] = getattr(point.options.drafter, "name", point.options.drafter)
+    return f"{records} {where} {options}"

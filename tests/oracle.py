@@ -4,6 +4,7 @@ Plain Python floats, standard library only, written from the definitions and not
 of the project. Records are plain dicts in SI units. It may branch on any value, and favours plainness over speed.
 """
 
+import functools
 import math
 
 NAN = math.nan
@@ -37,9 +38,10 @@ DEFAULT_OPTIONS = {
     "used_at_start_bytes": 0,
     "draft_tokens": 0,
     "acceptance": 0.0,
+    "drafter": "free",
 }
 
-INVALID = (
+INVALID = (  # the lowest applicable one wins
     "workload_below_one",
     "tp_heads",
     "tp_kv_heads",
@@ -53,8 +55,14 @@ INVALID = (
     "no_peak",
     "no_link",
     "no_nic",
+    "top_k_beyond_experts",
+    "no_mtp",
 )
 
+PRICEABLE = {"no_peak", "top_k_beyond_experts", "no_mtp"}  # reasons despite which the work is defined
+
+RECURRENT = ("deltanet", "kda", "mamba2", "lightning")
+OWN = ("n_kv_heads", "head_dim", "v_head_dim", "intermediate", "rotary", "norms_per_layer")
 PARTS = ("compute", "weights", "kv", "activations", "communication", "overhead")
 
 
@@ -75,12 +83,59 @@ def divides(a, b):
     return b % a == 0
 
 
+def merged(model, group):
+    """The model with a group's own numbers in place of its own."""
+    return {**model, **{key: group[key] for key in OWN if group.get(key) is not None}}
+
+
+def is_routed(group):
+    return group["mlp"] in ("moe", "moe+dense")
+
+
+def is_dense(group):
+    return group["mlp"] in ("dense", "moe+dense")
+
+
+def indexes(group):
+    """Whether a layer scores keys itself."""
+    return group.get("indexer") == "own"
+
+
+def is_sparse(group):
+    """Whether a layer looks at chosen keys only, whoever chose them."""
+    return group.get("indexer") in ("own", "shared")
+
+
 def has_moe(model):
-    return any(group["mlp"] == "moe" for group in model.get("groups") or [])
+    return any(is_routed(group) for group in model.get("groups") or [])
 
 
-def has_dense(model):
-    return any(group["mlp"] == "dense" for group in model.get("groups") or [])
+def value_width(model):
+    """Width of the values of grouped-query attention; of keys unless given."""
+    return model["head_dim"] if model.get("v_head_dim") is None else model["v_head_dim"]
+
+
+def streams(model):
+    return model.get("residual_streams") or 1
+
+
+def blocks(group):
+    """Attention (or a recurrent mixer) and MLP, if a layer has both: 2."""
+    return (group["attention"] != "none") + (group["mlp"] != "none")
+
+
+def is_parallel(model, group):
+    """Whether attention and MLP of a layer work side by side."""
+    return bool(model.get("parallel_blocks")) and blocks(group) == 2
+
+
+def expert_hidden(model):
+    """Width that experts read."""
+    return model["hidden"] if model.get("expert_hidden") is None else model["expert_hidden"]
+
+
+def has_shared(model):
+    return number(model, "shared_intermediate") > 0
 
 
 def n_layers(model):
@@ -102,18 +157,32 @@ def gating_flops(model):
 # ----------------------------------------------------------------------------------------------------- the parameters
 
 
-def attention_parameters(model, group):
+def gqa_parameters(model, group):
+    d, heads, kv_heads = model["hidden"], model["n_heads"], model["n_kv_heads"]
+    h_dim, v = model["head_dim"], value_width(model)
+    keys = 0 if group.get("kv_shared") else kv_heads * h_dim
+    values = 0 if group.get("kv_shared") or group.get("k_eq_v") else kv_heads * v
+    count = d * (heads * h_dim + keys + values) + heads * v * d
+    if model.get("output_gate"):
+        count += d * heads * v
+    if model.get("qkv_bias"):
+        count += heads * h_dim + keys + values
+    if model.get("o_bias"):
+        count += d
+    if model.get("qk_norm", "none") == "head":
+        count += h_dim + (h_dim if keys else 0)
+    if model.get("qk_norm", "none") == "full":
+        count += heads * h_dim + keys
+    if group.get("sinks"):
+        count += heads
+    if indexes(group):
+        i_h, i_d = model["index_heads"], model["index_dim"]
+        count += d * i_h * i_d + d * i_d + 2 * i_d  # queries, keys, a norm of each
+    return count
+
+
+def mla_parameters(model, group):
     d, heads = model["hidden"], model["n_heads"]
-    if group["attention"] == "gqa":
-        head_dim, kv_heads = model["head_dim"], model["n_kv_heads"]
-        count = d * head_dim * (2 * heads + 2 * kv_heads)
-        if model.get("qkv_bias"):
-            count += head_dim * (heads + 2 * kv_heads)
-        if model.get("o_bias"):
-            count += d
-        if model.get("qk_norm"):
-            count += 2 * head_dim
-        return count
     nope, rope, v = model["qk_nope_head_dim"], model["qk_rope_head_dim"], model["v_head_dim"]
     kv_lora, q_lora = model["kv_lora_rank"], number(model, "q_lora_rank")
     if q_lora:
@@ -121,27 +190,111 @@ def attention_parameters(model, group):
     else:
         count = d * heads * (nope + rope)
     count += d * (kv_lora + rope) + kv_lora * heads * (nope + v) + heads * v * d
-    return count + q_lora + kv_lora  # the latent norms
+    count += q_lora + kv_lora  # the latent norms
+    if model.get("output_gate"):
+        count += d * heads * v
+    if indexes(group):
+        i_h, i_d = model["index_heads"], model["index_dim"]
+        count += q_lora * i_h * i_d + d * i_d + d * i_h + 2 * i_d  # a norm with a bias on the keys
+    return count
+
+
+def compressed_parameters(model, group):
+    d, heads, h_dim, q_lora = model["hidden"], model["n_heads"], model["head_dim"], model["q_lora_rank"]
+    count = d * q_lora + q_lora + q_lora * heads * h_dim  # queries
+    count += d * h_dim + h_dim + heads  # keys and values in one, their norm, the sinks
+    count += heads * h_dim * model["o_lora_rank"] + model["o_groups"] * model["o_lora_rank"] * d
+    if group.get("compress") is not None:
+        series = 2 if is_sparse(group) else 1
+        count += d * 2 * series * h_dim + group["compress"] * series * h_dim + h_dim  # positions within, and a norm
+    if indexes(group):
+        i_h, i_d = model["index_heads"], model["index_dim"]
+        count += q_lora * i_h * i_d + d * i_h
+        count += d * 4 * i_d + group["compress"] * 2 * i_d + i_d
+    return count
+
+
+def recurrent_parameters(model, group):
+    d, kind = model["hidden"], group["attention"]
+    heads = model["linear_value_heads"]
+    K, W = model["linear_key_heads"] * model["linear_key_dim"], heads * model["linear_value_dim"]
+    count = d * (2 * K + W) + W * d + (2 * K + W) * model["linear_conv"]
+    if model.get("linear_conv_bias"):
+        count += 2 * K + W
+    rank = number(model, "linear_gate_rank") if kind == "kda" else 0
+    count += d * rank + rank * W if rank else d * W
+    if kind == "deltanet":  # decay and step of every head; their offsets; the norm of a head
+        count += 2 * d * heads + 2 * heads + model["linear_value_dim"]
+    if kind == "kda":  # step; decay of every channel; its factor and offset; the norm of a head
+        count += d * heads + d * model["linear_key_dim"] + model["linear_key_dim"] * K
+        count += heads + K + model["linear_value_dim"]
+    if kind == "mamba2":  # step; its offset, decay and skip; the norm over all heads
+        count += d * heads + 3 * heads + W
+    if kind == "lightning":
+        count += W
+    return count
+
+
+def attention_parameters(model, group):
+    kind = group["attention"]
+    if kind == "none":
+        return 0
+    if kind in RECURRENT:
+        return recurrent_parameters(model, group)
+    return {"gqa": gqa_parameters, "mla": mla_parameters, "compressed": compressed_parameters}[kind](model, group)
+
+
+def mlp_of(model, width, hidden):
+    """Parameters of one dense MLP or one expert."""
+    count = matrices(model) * hidden * width
+    if model.get("mlp_bias"):
+        count += (matrices(model) - 1) * width + hidden
+    return count
 
 
 def mlp_parameters(model, group, experts):
-    d = model["hidden"]
-    if group["mlp"] == "dense":
-        return matrices(model) * d * model["intermediate"]
-    count = d * model["n_experts"]
-    if model.get("router_bias"):
+    d, count = model["hidden"], 0
+    if is_dense(group):
+        count += mlp_of(model, model["intermediate"], d)
+    if not is_routed(group):
+        return count
+    latent = expert_hidden(model)
+    count += d * model["n_experts"] + experts * mlp_of(model, model["expert_intermediate"], latent)
+    if group.get("hash_routing"):
+        count += model["vocab"] * model["top_k"]
+    elif model.get("router_bias"):
         count += model["n_experts"]
-    count += experts * matrices(model) * d * model["expert_intermediate"]
-    return count + matrices(model) * d * number(model, "shared_intermediate")
+    if has_shared(model):
+        count += mlp_of(model, model["shared_intermediate"], d)
+    if model.get("shared_gate"):
+        count += d
+    if model.get("expert_hidden") is not None:
+        count += 2 * d * latent
+    return count
+
+
+def layer_parameters(model, group, experts):
+    model = merged(model, group)
+    d, r = model["hidden"], streams(model)
+    norms = blocks(group) if model.get("norms_per_layer") is None else model["norms_per_layer"]
+    count = attention_parameters(model, group) + mlp_parameters(model, group, experts)
+    count += norms * d + number(group, "extra_parameters")
+    if r > 1:  # matrix, offsets and three scales before every block
+        count += blocks(group) * ((2 + r) * r * r * d + (2 + r) * r + 3)
+    return count
+
+
+def stream_head(model):
+    """Parameters that join the residual streams before a head."""
+    r = streams(model)
+    return r * r * model["hidden"] + r + 1 if r > 1 else 0
 
 
 def count_parameters(model, experts):
     d = model["hidden"]
     total = model["vocab"] * d * (1 if model["tie_embeddings"] else 2) + d
-    for group in model["groups"]:
-        layer = attention_parameters(model, group) + mlp_parameters(model, group, experts) + 2 * d
-        total += group["count"] * layer
-    return total
+    total += stream_head(model) + number(model, "extra_parameters")
+    return total + sum(g["count"] * layer_parameters(model, g, experts) for g in model["groups"])
 
 
 def n_parameters(model):
@@ -154,6 +307,16 @@ def n_parameters_active(model):
     if is_lumped(model):
         return model["n_parameters"]
     return count_parameters(model, number(model, "top_k"))
+
+
+def n_parameters_mtp(model):
+    """The prediction module: its layers, the projection of two hidden states, three norms."""
+    groups = model.get("mtp") or ()
+    if not groups:
+        return 0
+    d, experts = model["hidden"], number(model, "n_experts")
+    total = 2 * d * d + 3 * d + stream_head(model)
+    return total + sum(g["count"] * layer_parameters(model, g, experts) for g in groups)
 
 
 # ------------------------------------------------------------------------------------------ the situation of one pass
@@ -188,8 +351,12 @@ class Case:
     def local_heads(self):
         return self.model["n_heads"] / self.tp
 
-    def local_kv_heads(self):
-        return max(self.model["n_kv_heads"] / self.tp, 1)
+    def local_kv_heads(self, model):
+        return max(model["n_kv_heads"] / self.tp, 1)
+
+    def held_tokens(self):
+        """Tokens of one sequence that capacity reckons with."""
+        return self.seq_len + self.cached
 
     def routed_tokens(self):
         return self.T_g * self.model["top_k"] / self.ep * self.options["imbalance"]
@@ -206,202 +373,450 @@ class Kernel:
         self.name, self.compute_type = name, compute_type
         self.flops, self.weights, self.kv, self.activations = flops, weights, kv, activations
 
+    def add(self, case, gemms, precision_class):
+        """GEMMs of (rows, K, N, weight elements)."""
+        for m, k, n, elements in gemms:
+            self.flops += 2 * m * k * n
+            self.weights += elements * case.precision[precision_class + "_weight_bytes"]
+            self.activations += case.gemm_bytes(m, k, n, precision_class)
+
 
 # ------------------------------------------------------------------------------------------------- keys and KV tokens
 
 
-def visible_pairs(case, group):
-    """(query, key) pairs of one sequence."""
-    window, chunk = group.get("window"), group.get("chunk")
-    q, c, s = case.q, case.cached, case.seq_len
-    if group["attention"] == "mla" or (window is None and chunk is None):
-        if case.phase == "decode":
-            return q * s + q * (q - 1) / 2
-        if not case.options["causal"]:
-            return q * (c + q)
-        return q * c + q * (q + 1) / 2
+def keys_of(phase, s, c, q, causal):
+    """How many keys each new query may look at, its own included."""
+    if phase == "decode":
+        return (s + i for i in range(int(q)))
+    return (c + i + 1 if causal else c + q for i in range(int(q)))
+
+
+def numbers_of(case):
+    return case.phase, case.seq_len, case.cached, case.q, case.options["causal"]
+
+
+@functools.cache
+def capped_keys(numbers, cap):
+    """(query, key) pairs of one sequence when no query sees more than `cap` keys."""
+    return sum(min(keys, cap) for keys in keys_of(*numbers))
+
+
+@functools.cache
+def seen_entries(numbers, ratio, cap):
+    """(query, entry) pairs of one sequence when `ratio` keys make an entry and no query sees more than `cap`."""
+    return sum(min(keys // ratio, cap) for keys in keys_of(*numbers))
+
+
+@functools.cache
+def chunked_keys(numbers, chunk):
+    """(query, key) pairs of one sequence when attention restarts at multiples of `chunk`."""
+    phase, _, c, _, _ = numbers
     total = 0
-    for i in range(int(q)):
-        if case.phase == "decode":
-            keys = s + i
-        elif case.options["causal"]:
-            keys = c + i + 1
-        else:
-            keys = c + q
-        if chunk is not None and case.phase == "prefill":
+    for i, keys in enumerate(keys_of(*numbers)):
+        if phase == "prefill":
             keys -= (c + i) // chunk * chunk  # those before the query's own chunk
-            keys = min(keys, chunk)  # and, without a causal mask, none after it
-        elif chunk is not None:
-            keys = (keys - 1) % chunk + 1
-        if window is not None:
-            keys = min(keys, window)
-        total += keys
+            total += min(keys, chunk)  # and, without a causal mask, none after it
+        else:
+            total += (keys - 1) % chunk + 1
     return total
+
+
+def all_pairs(case):
+    """(query, key) pairs of one sequence without a cap."""
+    q, c, s = case.q, case.cached, case.seq_len
+    if case.phase == "decode":
+        return q * s + q * (q - 1) / 2
+    if not case.options["causal"]:
+        return q * (c + q)
+    return q * c + q * (q + 1) / 2
+
+
+def entry_cap(case, group):
+    return case.model["index_top_k"] if is_sparse(group) else math.inf
+
+
+def visible_pairs(case, group):
+    """(query, key) pairs of one sequence that the attention core works on; a compressed entry is a key."""
+    window, chunk, ratio = group.get("window"), group.get("chunk"), group.get("compress")
+    if group["attention"] == "compressed":
+        total = capped_keys(numbers_of(case), window)
+        if ratio is not None:
+            total += seen_entries(numbers_of(case), ratio, entry_cap(case, group))
+        return total
+    if is_sparse(group):
+        return capped_keys(numbers_of(case), case.model["index_top_k"])
+    if window is not None:
+        return capped_keys(numbers_of(case), window)
+    if chunk is not None:
+        return chunked_keys(numbers_of(case), chunk)
+    return all_pairs(case)
+
+
+def cached_before(case):
+    """Tokens of one sequence in the cache that a pass could read."""
+    return case.seq_len if case.phase == "decode" else case.cached
 
 
 def kv_tokens_read(case, group):
     """Cached tokens of one sequence read in one pass."""
     window, chunk = group.get("window"), group.get("chunk")
-    if group["attention"] == "mla":
-        window = chunk = None
-    if case.phase == "decode":
-        s = case.seq_len
-        if window is not None:
-            return min(s, window + case.q - 1)
-        if chunk is not None:
-            return (s - 1) % chunk + 1
-        return s
-    c = case.cached
+    tokens = cached_before(case)
+    if is_sparse(group) and group["attention"] != "compressed":
+        return min(tokens, case.q * case.model["index_top_k"])
     if window is not None:
-        return min(c, window - 1)
+        return min(tokens, window + case.q - 1 if case.phase == "decode" else window - 1)
     if chunk is not None:
-        return c % chunk
-    return c
-
-
-def kv_tokens_held(case, group):
-    """Tokens of one sequence kept in the cache of one layer."""
-    tokens = case.seq_len + case.cached
-    if group["attention"] == "gqa":
-        if group.get("window") is not None:
-            tokens = min(tokens, group["window"])
-        if group.get("chunk") is not None:
-            tokens = min(tokens, group["chunk"])
+        return (tokens - 1) % chunk + 1 if case.phase == "decode" else tokens % chunk
     return tokens
 
 
+def new_entries(case, ratio):
+    """Compressed entries of one sequence that a pass completes; the mean over steps in decode."""
+    if case.phase == "decode":
+        return case.q / ratio
+    return (case.cached + case.q) // ratio - case.cached // ratio
+
+
 def kv_bytes_per_token(case, group):
-    model, b_kv = case.model, case.precision["kv_bytes"]
+    """Of grouped-query and latent attention, without an indexer's keys."""
+    model, b_kv = merged(case.model, group), case.precision["kv_bytes"]
     if group["attention"] == "gqa":
-        return 2 * case.local_kv_heads() * model["head_dim"] * b_kv
+        return case.local_kv_heads(model) * (model["head_dim"] + value_width(model)) * b_kv
     return (model["kv_lora_rank"] + model["qk_rope_head_dim"]) * b_kv
+
+
+def index_key_bytes(case):
+    return case.model["index_dim"] * case.precision["index_bytes"]
+
+
+def state_bytes(case, group):
+    """State of one sequence of a recurrent mixer, with the last inputs of its convolution."""
+    model = case.model
+    K, W = recurrent_widths(case, group)
+    state = W * model["linear_key_dim"] * case.precision["state_bytes"]  # key width x value width for each head
+    return state + (2 * K + W) * max(model["linear_conv"] - 1, 0) * case.b_act
+
+
+def held_bytes(case, group):
+    """Cache of one sequence in one layer."""
+    kind, tokens = group["attention"], case.held_tokens()
+    if kind == "none":
+        return 0.0
+    if kind in RECURRENT:
+        return state_bytes(case, group)
+    if kind == "compressed":
+        entries = tokens // group["compress"] if group.get("compress") is not None else 0
+        held = (min(tokens, group["window"]) + entries) * case.model["head_dim"] * case.precision["kv_bytes"]
+        return held + (entries * index_key_bytes(case) if indexes(group) else 0.0)
+    index = tokens * index_key_bytes(case) if indexes(group) else 0.0
+    if group.get("kv_shared"):
+        return index
+    for field in ("window", "chunk"):
+        if group.get(field) is not None:
+            tokens = min(tokens, group[field])
+    return tokens * kv_bytes_per_token(case, group) + index
 
 
 def lumped_kv_bytes_per_token(case):
     model = case.model
     if any(model.get(key) is None for key in ("n_layers", "n_kv_heads", "head_dim")):
         return 0.0
-    return 2 * model["n_layers"] * case.local_kv_heads() * model["head_dim"] * case.precision["kv_bytes"]
+    return 2 * model["n_layers"] * case.local_kv_heads(model) * model["head_dim"] * case.precision["kv_bytes"]
 
 
 # ----------------------------------------------------------------------------------------------- kernels of one layer
 
 
-def local_attention_parameters(case, group):
-    """Projection parameters held by one GPU."""
-    model, tp = case.model, case.tp
-    d, heads = model["hidden"], model["n_heads"]
-    if group["attention"] == "gqa":
-        return d * model["head_dim"] * (2 * case.local_heads() + 2 * case.local_kv_heads())
-    nope, rope, v = model["qk_nope_head_dim"], model["qk_rope_head_dim"], model["v_head_dim"]
-    kv_lora, q_lora = model["kv_lora_rank"], number(model, "q_lora_rank")
-    if q_lora:
-        query = d * q_lora + q_lora * heads * (nope + rope) / tp
-    else:
-        query = d * heads * (nope + rope) / tp
-    kv_down = d * (kv_lora + rope)
-    kv_up = kv_lora * heads * (nope + v) / tp
-    output = heads * v * d / tp
-    return query + kv_down + kv_up + output
+def gqa_projections(case, group):
+    model, T = merged(case.model, group), case.T
+    d, h_dim, v = model["hidden"], model["head_dim"], value_width(model)
+    heads, kv_heads = case.local_heads(), case.local_kv_heads(model)
+    width = heads * h_dim
+    if not group.get("kv_shared"):
+        width += kv_heads * h_dim
+        if not group.get("k_eq_v"):
+            width += kv_heads * v
+    if model.get("output_gate"):
+        width += heads * v
+    gemms = [(T, d, width, d * width), (T, heads * v, d, heads * v * d)]
+    if indexes(group):
+        queries, keys = model["index_heads"] * model["index_dim"], model["index_dim"]
+        gemms += [(T, d, queries, d * queries), (T, d, keys, d * keys)]
+    return gemms
 
 
-def gqa_kernels(case, group):
-    model, T = case.model, case.T
-    d, h_dim = model["hidden"], model["head_dim"]
-    heads, kv_heads = case.local_heads(), case.local_kv_heads()
-    parameters = local_attention_parameters(case, group)
-    visible = visible_pairs(case, group)
-
-    proj = Kernel("attn_proj", case.precision["attention_compute"])
-    proj.flops = 2 * T * parameters
-    proj.weights = parameters * case.precision["attention_weight_bytes"]
-    proj.activations = case.gemm_bytes(T, d, h_dim * (heads + 2 * kv_heads), "attention")
-    proj.activations += case.gemm_bytes(T, h_dim * heads, d, "attention")
-
-    core = Kernel("attn_core", case.precision["attn_core_compute"])
-    core.flops = 4 * h_dim * heads * visible * case.b_r
-    core.kv = case.b_r * (kv_tokens_read(case, group) + case.q) * kv_bytes_per_token(case, group)
-    if case.gemm_traffic:
-        core.activations = 2 * T * h_dim * heads * case.b_act
-        if case.phase == "prefill":
-            core.activations += T * 2 * kv_heads * h_dim * case.b_act
-    return [proj, core]
+def is_expanded(case, group):
+    """Whether keys and values are rebuilt from their latents."""
+    if is_sparse(group):  # what is not chosen is not even read
+        return False
+    return case.phase == "prefill" or case.options["mla"] == "expanded"
 
 
-def mla_kernels(case, group):
-    model, T = case.model, case.T
+def rebuilt_tokens(case):
+    return case.b_r * (case.q + case.cached if case.phase == "prefill" else case.seq_len)
+
+
+def mla_projections(case, group):
+    model, T = merged(case.model, group), case.T
     d, heads = model["hidden"], case.local_heads()
     nope, rope, v = model["qk_nope_head_dim"], model["qk_rope_head_dim"], model["v_head_dim"]
     kv_lora, q_lora = model["kv_lora_rank"], number(model, "q_lora_rank")
-    visible = visible_pairs(case, group)
-    expanded = case.phase == "prefill" or case.options["mla"] == "expanded"
-    # tokens whose keys and values are expanded from the latent cache
-    up_tokens = case.b_r * (case.q + case.cached if case.phase == "prefill" else case.seq_len)
-
-    gemms = []  # rows, K, N
+    gemms = []
     if q_lora:
-        gemms.append((T, d, q_lora))
-        gemms.append((T, q_lora, heads * (nope + rope)))
+        gemms.append((T, d, q_lora, d * q_lora))
+        gemms.append((T, q_lora, heads * (nope + rope), q_lora * heads * (nope + rope)))
     else:
-        gemms.append((T, d, heads * (nope + rope)))
-    gemms.append((T, d, kv_lora + rope))
-    if expanded:
-        gemms.append((up_tokens, kv_lora, heads * (nope + v)))
-    else:
-        gemms.append((T * heads, nope, kv_lora))
-        gemms.append((T * heads, kv_lora, v))
-    gemms.append((T, heads * v, d))
+        gemms.append((T, d, heads * (nope + rope), d * heads * (nope + rope)))
+    gemms.append((T, d, kv_lora + rope, d * (kv_lora + rope)))
+    if is_expanded(case, group):
+        gemms.append((rebuilt_tokens(case), kv_lora, heads * (nope + v), kv_lora * heads * (nope + v)))
+    else:  # every head has its own matrix
+        gemms.append((T * heads, nope, kv_lora, heads * nope * kv_lora))
+        gemms.append((T * heads, kv_lora, v, heads * kv_lora * v))
+    gemms.append((T, heads * v, d, heads * v * d))
+    if model.get("output_gate"):
+        gemms.append((T, d, heads * v, d * heads * v))
+    if indexes(group):
+        i_h, i_d = model["index_heads"], model["index_dim"]
+        gemms.append((T, q_lora, i_h * i_d, q_lora * i_h * i_d))
+        gemms.append((T, d, i_d + i_h, d * (i_d + i_h)))
+    return gemms
 
-    proj = Kernel("attn_proj", case.precision["attention_compute"])
-    proj.flops = sum(2 * m * k * n for m, k, n in gemms)
-    proj.weights = local_attention_parameters(case, group) * case.precision["attention_weight_bytes"]
-    proj.activations = sum(case.gemm_bytes(m, k, n, "attention") for m, k, n in gemms)
 
+def compressed_projections(case, group):
+    model, T = merged(case.model, group), case.T
+    d, heads, h_dim, q_lora = model["hidden"], case.local_heads(), model["head_dim"], model["q_lora_rank"]
+    groups, o_lora = model["o_groups"] / case.tp, model["o_lora_rank"]
+    per_group = model["n_heads"] * h_dim / model["o_groups"]
+    gemms = [
+        (T, d, q_lora, d * q_lora),
+        (T, q_lora, heads * h_dim, q_lora * heads * h_dim),
+        (T, d, h_dim, d * h_dim),
+        (T * groups, per_group, o_lora, groups * per_group * o_lora),
+        (T, groups * o_lora, d, groups * o_lora * d),
+    ]
+    if group.get("compress") is not None:
+        made = 2 * (2 if is_sparse(group) else 1) * h_dim
+        gemms.append((T, d, made, d * made))
+    if indexes(group):
+        i_h, i_d = model["index_heads"], model["index_dim"]
+        gemms += [(T, q_lora, i_h * i_d, q_lora * i_h * i_d), (T, d, i_h, d * i_h), (T, d, 4 * i_d, d * 4 * i_d)]
+    return gemms
+
+
+def recurrent_widths(case, group):
+    """Local widths of keys and of values."""
+    model = case.model
+    key_heads = model["linear_key_heads"] / case.tp
+    if group["attention"] == "mamba2":
+        key_heads = max(key_heads, 1)
+    return key_heads * model["linear_key_dim"], model["linear_value_heads"] / case.tp * model["linear_value_dim"]
+
+
+def recurrent_projections(case, group):
+    model, T, kind = case.model, case.T, group["attention"]
+    d, d_k = model["hidden"], model["linear_key_dim"]
+    K, W = recurrent_widths(case, group)
+    rank = number(model, "linear_gate_rank") if kind == "kda" else 0
+    scalars = {"deltanet": 2, "mamba2": 1, "kda": 1, "lightning": 0}[kind] * model["linear_value_heads"] / case.tp
+    width = 2 * K + W + (0 if rank else W) + scalars
+    gemms = [(T, d, width, d * width), (T, W, d, W * d)]
+    if rank:
+        gemms += [(T, d, rank, d * rank), (T, rank, W, rank * W)]
+    if kind == "kda":
+        gemms += [(T, d, d_k, d * d_k), (T, d_k, K, d_k * K)]
+    return gemms
+
+
+PROJECTIONS = {
+    "gqa": gqa_projections,
+    "mla": mla_projections,
+    "compressed": compressed_projections,
+    **dict.fromkeys(RECURRENT, recurrent_projections),
+}
+
+
+def convolution_weights(case, group):
+    K, W = recurrent_widths(case, group)
+    return (2 * K + W) * case.model["linear_conv"]
+
+
+def local_attention_parameters(case, group):
+    """Projection parameters held by one GPU."""
+    if group["attention"] == "none":
+        return 0.0
+    held = sum(elements for _, _, _, elements in PROJECTIONS[group["attention"]](case, group))
+    return held + (convolution_weights(case, group) if group["attention"] in RECURRENT else 0.0)
+
+
+def projection_kernel(case, group):
+    kernel = Kernel("attn_proj", case.precision["attention_compute"])
+    kernel.add(case, PROJECTIONS[group["attention"]](case, group), "attention")
+    if group["attention"] in RECURRENT and case.model["linear_conv"] > 0:
+        K, W = recurrent_widths(case, group)
+        kernel.flops += 2 * convolution_weights(case, group) * case.T
+        kernel.weights += convolution_weights(case, group) * case.precision["attention_weight_bytes"]
+        if case.gemm_traffic:
+            kernel.activations += 2 * (2 * K + W) * case.T * case.b_act
+    return kernel
+
+
+def gqa_core(case, group):
+    model, T = merged(case.model, group), case.T
+    both = model["head_dim"] + value_width(model)
+    heads, kv_heads = case.local_heads(), case.local_kv_heads(model)
+    core = Kernel("attn_core", case.precision["attn_core_compute"])
+    core.flops = 2 * both * heads * visible_pairs(case, group) * case.b_r
+    written = 0 if group.get("kv_shared") else case.q
+    core.kv = case.b_r * (kv_tokens_read(case, group) + written) * kv_bytes_per_token(case, group)
+    if case.gemm_traffic:
+        core.activations = T * both * heads * case.b_act
+        if case.phase == "prefill":
+            core.activations += T * both * kv_heads * case.b_act
+    return core
+
+
+def mla_core(case, group):
+    model, T, heads = case.model, case.T, case.local_heads()
+    nope, rope, v = model["qk_nope_head_dim"], model["qk_rope_head_dim"], model["v_head_dim"]
+    kv_lora = model["kv_lora_rank"]
+    pairs = visible_pairs(case, group) * case.b_r
     core = Kernel("attn_core", case.precision["attn_core_compute"])
     core.kv = case.b_r * (kv_tokens_read(case, group) + case.q) * kv_bytes_per_token(case, group)
-    if expanded:
-        core.flops = 2 * (nope + rope + v) * heads * visible * case.b_r
-        elements = T * heads * (nope + rope + v) + up_tokens * heads * (nope + rope + v)
+    if is_expanded(case, group):
+        core.flops = 2 * (nope + rope + v) * heads * pairs
+        elements = (T + rebuilt_tokens(case)) * heads * (nope + rope + v)
     else:
-        core.flops = 2 * (2 * kv_lora + rope) * heads * visible * case.b_r
+        core.flops = 2 * (2 * kv_lora + rope) * heads * pairs
         elements = T * heads * (kv_lora + rope + kv_lora)
+        if case.phase == "prefill":
+            elements += T * (kv_lora + rope)
     if case.gemm_traffic:
         core.activations = elements * case.b_act
-    return [proj, core]
+    return core
+
+
+def compressed_core(case, group):
+    model, ratio = case.model, group.get("compress")
+    heads, h_dim = case.local_heads(), model["head_dim"]
+    core = Kernel("attn_core", case.precision["attn_core_compute"])
+    core.flops = 4 * h_dim * heads * visible_pairs(case, group) * case.b_r
+    read, written = kv_tokens_read(case, group), case.q
+    if ratio is not None:
+        entries = cached_before(case) // ratio
+        if is_sparse(group):
+            entries = min(entries, case.q * model["index_top_k"])
+        read += entries
+        written += new_entries(case, ratio)
+    core.kv = case.b_r * (read + written) * h_dim * case.precision["kv_bytes"]
+    if case.gemm_traffic:
+        core.activations = 2 * case.T * heads * h_dim * case.b_act
+        if case.phase == "prefill":
+            core.activations += case.b_r * written * h_dim * case.b_act
+    return core
+
+
+def recurrent_core(case, group):
+    model = case.model
+    K, W = recurrent_widths(case, group)
+    heads, d_k, d_v = model["linear_value_heads"] / case.tp, model["linear_key_dim"], model["linear_value_dim"]
+    delta = group["attention"] in ("deltanet", "kda")
+    if case.phase == "decode":
+        flops = (7 if delta else 5) * d_k * d_v
+    else:
+        C = min(model["linear_chunk"], case.q)
+        flops = 6 * d_k * d_v + 2 * C * (3 * d_k + 2 * d_v) if delta else 4 * d_k * d_v + 2 * C * (d_k + d_v)
+    core = Kernel("attn_core", case.precision["attn_core_compute"])
+    core.flops = case.T * heads * flops
+    moves = 2 if case.phase == "decode" or case.cached > 0 else 1
+    core.kv = case.b_r * moves * state_bytes(case, group)
+    if case.gemm_traffic:
+        core.activations = case.T * (2 * K + 2 * W) * case.b_act
+    return core
+
+
+CORES = {
+    "gqa": gqa_core,
+    "mla": mla_core,
+    "compressed": compressed_core,
+    **dict.fromkeys(RECURRENT, recurrent_core),
+}
+
+
+def indexer_kernel(case, group):
+    """Scores of all keys, or of all compressed entries."""
+    model, ratio = case.model, group.get("compress")
+    i_h, i_d = model["index_heads"], model["index_dim"]
+    pairs = all_pairs(case) if ratio is None else seen_entries(numbers_of(case), ratio, math.inf)
+    read = cached_before(case) if ratio is None else cached_before(case) // ratio
+    written = case.q if ratio is None else new_entries(case, ratio)
+    kernel = Kernel("indexer", case.precision["indexer_compute"])
+    kernel.flops = 2 * i_h * i_d * pairs * case.b_r
+    kernel.kv = case.b_r * (read + written) * index_key_bytes(case)
+    if case.gemm_traffic:
+        kernel.activations = case.T * i_h * i_d * case.b_act
+        if case.phase == "prefill":
+            kernel.activations += case.b_r * written * i_d * case.b_act
+    return kernel
 
 
 def attention_small_ops(case, group):
-    model, T = case.model, case.T
-    d = model["hidden"]
-    if group["attention"] == "gqa":
-        rotated = model["head_dim"] * (case.local_heads() + case.local_kv_heads())
+    model, T, kind = merged(case.model, group), case.T, group["attention"]
+    d, residual = model["hidden"], streams(model) * model["hidden"]
+    if is_parallel(model, group):
+        residual = 0  # one for both blocks, counted with the MLP
+    rotated = gated = scores = 0
+    if kind in RECURRENT:
+        _, gated = recurrent_widths(case, group)
     else:
-        rotated = model["qk_rope_head_dim"] * (case.local_heads() + 1)
+        heads = case.local_heads()
+        scores = heads * visible_pairs(case, group) * case.b_r
+        if kind == "gqa":
+            keys = 0 if group.get("kv_shared") else case.local_kv_heads(model)
+            rotated = model["head_dim"] * (heads + keys) * model["rotary"]
+            gated = heads * value_width(model) if model.get("output_gate") else 0
+        else:
+            rotated = model["qk_rope_head_dim"] * (heads + 1) * model["rotary"]
+            gated = heads * model["v_head_dim"] if kind == "mla" and model.get("output_gate") else 0
     kernel = Kernel("small_ops", "bf16")
     if case.options["small_ops"] == "flops":
-        softmax = 5 * case.local_heads() * visible_pairs(case, group) * case.b_r
-        kernel.flops = T * (4 * d + 3 * rotated + d) + softmax
+        kernel.flops = T * (4 * d + residual + 3 * rotated + 6 * gated) + 5 * scores
     else:
-        kernel.activations = T * case.b_act * (4 * d + 2 * rotated)
+        kernel.activations = T * case.b_act * (2 * d + 2 * residual + 2 * rotated + 3 * gated)
+    return kernel
+
+
+def stream_gemm(case):
+    """The mixing of residual streams before a block."""
+    d, r = case.model["hidden"], streams(case.model)
+    return case.T, r * d, (2 + r) * r, r * d * (2 + r) * r
+
+
+def router_kernel(case, gemms):
+    kernel = Kernel("router", case.precision["router_compute"])
+    kernel.add(case, gemms, "router")
     return kernel
 
 
 def attention_kernels(case, group):
-    kernels = gqa_kernels(case, group) if group["attention"] == "gqa" else mla_kernels(case, group)
+    if group["attention"] == "none":
+        return []
+    kernels = [projection_kernel(case, group), CORES[group["attention"]](case, group)]
+    if indexes(group):
+        kernels.append(indexer_kernel(case, group))
+    if streams(case.model) > 1:
+        kernels.append(router_kernel(case, [stream_gemm(case)]))
     if case.options["small_ops"] != "none":
         kernels.append(attention_small_ops(case, group))
     return kernels
 
 
-def mlp_kernel(case, name, precision_class, tokens, width, matrix_count, copies=1.0):
+def mlp_kernel(case, name, precision_class, tokens, hidden, width, copies=1.0):
     """A (gate and) up GEMM and a down GEMM; the weights of `copies` such MLPs are read."""
-    d = case.model["hidden"]
-    parameters = matrix_count * d * width
+    up = (matrices(case.model) - 1) * width
     kernel = Kernel(name, case.precision[precision_class + "_compute"])
-    kernel.flops = 2 * tokens * parameters
-    kernel.weights = copies * parameters * case.precision[precision_class + "_weight_bytes"]
-    kernel.activations = case.gemm_bytes(tokens, d, (matrix_count - 1) * width, precision_class)
-    kernel.activations += case.gemm_bytes(tokens, width, d, precision_class)
+    gemms = [(tokens, hidden, up, copies * hidden * up), (tokens, width, hidden, copies * width * hidden)]
+    kernel.add(case, gemms, precision_class)
     return kernel
 
 
@@ -421,55 +836,65 @@ def distinct_experts(case):
 
 
 def mlp_small_ops(case, group):
-    model, T = case.model, case.T
+    model, T = merged(case.model, group), case.T
     d, tp = model["hidden"], case.tp
+    residual = streams(model) * d
+    norm = 0 if is_parallel(model, group) else d  # else that of attention is for both
+    gated = 0.0
+    if is_dense(group):
+        gated += T * model["intermediate"] / tp
+    if is_routed(group):
+        gated += T * number(model, "shared_intermediate") / tp
+        gated += case.routed_tokens() * model["expert_intermediate"] / case.etp
     kernel = Kernel("small_ops", "bf16")
-    if group["mlp"] == "dense":
-        f = model["intermediate"]
-        flops = T * (4 * d + d + gating_flops(model) * f / tp)
-        elements = T * (4 * d + matrices(model) * f / tp)
-    else:
-        f_s, f_e = number(model, "shared_intermediate"), model["expert_intermediate"]
-        moves = matrices(model)  # gate, up and product, or in and out
-        flops = T * (4 * d + d + gating_flops(model) * f_s / tp)
-        flops += case.routed_tokens() * gating_flops(model) * f_e / case.etp
-        elements = T * (4 * d + moves * f_s / tp) + case.routed_tokens() * moves * f_e / case.etp
     if case.options["small_ops"] == "flops":
-        kernel.flops = flops
-    else:
-        kernel.activations = elements * case.b_act
+        kernel.flops = T * (4 * norm + residual) + gating_flops(model) * gated
+    else:  # gate, up and product, or in and out
+        kernel.activations = (T * (2 * norm + 2 * residual) + matrices(model) * gated) * case.b_act
+    return kernel
+
+
+def scoring_gemm(case):
+    """Scores of all experts, and beside them the gate of the shared ones."""
+    d, width = case.model["hidden"], case.model["n_experts"] + (1 if case.model.get("shared_gate") else 0)
+    return case.T, d, width, d * width
+
+
+def shared_kernel(case):
+    """Shared experts, and the projections to and from the width of the routed ones."""
+    model = case.model
+    d, tokens = model["hidden"], case.shared_tp / case.tp * case.T
+    width = number(model, "shared_intermediate") / case.shared_tp
+    kernel = mlp_kernel(case, "shared_experts", "shared_experts", tokens, d, width)
+    if not has_shared(model):
+        kernel = Kernel("shared_experts", kernel.compute_type)
+    if model.get("expert_hidden") is not None:
+        latent = model["expert_hidden"]
+        kernel.add(case, [(case.T, d, latent, d * latent), (case.T, latent, d, latent * d)], "shared_experts")
     return kernel
 
 
 def mlp_kernels(case, group):
-    model, T = case.model, case.T
-    kernels = []
-    if group["mlp"] == "dense":
+    model = merged(case.model, group)
+    if group["mlp"] == "none":
+        return []
+    kernels, routing = [], []
+    if streams(model) > 1:
+        routing.append(stream_gemm(case))
+    if is_routed(group):
+        routing.append(scoring_gemm(case))
+    if routing:
+        kernels.append(router_kernel(case, routing))
+    if is_dense(group):
         r = case.dense_tp / case.tp
         width = model["intermediate"] / case.dense_tp
-        kernels.append(mlp_kernel(case, "dense_mlp", "dense_mlp", r * T, width, matrices(model)))
-    else:
-        d, experts = model["hidden"], model["n_experts"]
-        router = Kernel("router", case.precision["router_compute"])
-        router.flops = 2 * T * d * experts
-        router.weights = d * experts * case.precision["router_weight_bytes"]
-        router.activations = case.gemm_bytes(T, d, experts, "router")
-        kernels.append(router)
-        if number(model, "shared_intermediate"):
-            r = case.shared_tp / case.tp
-            width = model["shared_intermediate"] / case.shared_tp
-            kernels.append(mlp_kernel(case, "shared_experts", "shared_experts", r * T, width, matrices(model)))
-        width = model["expert_intermediate"] / case.etp
+        kernels.append(mlp_kernel(case, "dense_mlp", "dense_mlp", r * case.T, model["hidden"], width))
+    if is_routed(group):
+        if has_shared(model) or model.get("expert_hidden") is not None:
+            kernels.append(shared_kernel(case))
+        width, copies = model["expert_intermediate"] / case.etp, distinct_experts(case)
         kernels.append(
-            mlp_kernel(
-                case,
-                "routed_experts",
-                "experts",
-                case.routed_tokens(),
-                width,
-                matrices(model),
-                copies=distinct_experts(case),
-            )
+            mlp_kernel(case, "routed_experts", "experts", case.routed_tokens(), expert_hidden(model), width, copies)
         )
     if case.options["small_ops"] != "none":
         kernels.append(mlp_small_ops(case, group))
@@ -575,10 +1000,10 @@ def wide_gathers(case, tokens, wide_tp, precision_class):
 
 
 def choose(a, k):
-    """The binomial coefficient of a real a."""
-    if a < k:
+    """The binomial coefficient of a real a; none where even the last factor is missing."""
+    if a <= k - 1:
         return 0.0
-    return math.exp(math.lgamma(a + 1) - math.lgamma(k + 1) - math.lgamma(a - k + 1))
+    return math.prod((a - i) / (i + 1) for i in range(int(k)))
 
 
 def distinct_ranks(case):
@@ -603,7 +1028,7 @@ def all_to_all(case, bytes_per_element):
     """Dispatch or combine."""
     ep = case.ep
     g = min(ep, max(case.domain / case.etp, 1))
-    per_copy = case.T / case.tp * case.model["hidden"] * bytes_per_element * case.options["imbalance"]
+    per_copy = case.T / case.tp * expert_hidden(case.model) * bytes_per_element * case.options["imbalance"]
     copies = case.options["dispatch_copies"]
     if copies == "auto":
         copies = "expert" if case.phase == "decode" else "node"
@@ -617,42 +1042,46 @@ def all_to_all(case, bytes_per_element):
     return Collective("all_to_all", ep, g, link, nic)
 
 
-def moe_collectives(case):
+def moe_collectives(case, group):
     """Two lists: dispatch, combine and what belongs to them; and the others."""
     model, tp, dp, n, etp = case.model, case.tp, case.dp, case.n, case.etp
     d, b_act, b_in = model["hidden"], case.b_act, case.precision["experts_input_bytes"]
+    latent = expert_hidden(model)
     exchange, rest = [], []
     if case.ep > 1 and case.options["expert_comm"] == "all_to_all":
         exchange.append(all_to_all(case, b_in))
         exchange.append(all_to_all(case, b_act))
         if etp > 1:
             g = members_contiguous(case, etp)
-            arriving = case.routed_tokens() * d
+            arriving = case.routed_tokens() * latent
             exchange.append(ring("all_gather", etp, g, arriving * b_in))
             exchange.append(ring("reduce_scatter", etp, g, arriving * b_act))
-        if tp > 1 and number(model, "shared_intermediate"):
+        if tp > 1 and (has_shared(model) or is_dense(group)):
             rest.append(tp_all_reduce(case))
     elif case.ep > 1:
         rest.append(ring("all_reduce", n, members_contiguous(case, n), case.T * d * b_act))
     elif dp == 1:
         rest.append(tp_all_reduce(case))
     else:
-        rest.append(ring("all_gather", dp, members_strided(case, dp), case.T_g * d * b_in))
-        rest.append(ring("reduce_scatter", n, members_contiguous(case, n), case.T_g * d * b_act))
-        rest.append(ring("all_gather", tp, members_contiguous(case, tp), case.T * d * b_act))
-    if number(model, "shared_intermediate"):
+        rest.append(ring("all_gather", dp, members_strided(case, dp), case.T_g * latent * b_in))
+        rest.append(ring("reduce_scatter", n, members_contiguous(case, n), case.T_g * latent * b_act))
+        rest.append(ring("all_gather", tp, members_contiguous(case, tp), case.T * latent * b_act))
+    if has_shared(model):
         rest += wide_gathers(case, case.T, case.shared_tp, "shared_experts")
     return exchange, rest
 
 
 def layer_collectives(case, group):
-    exchange, rest = [], [tp_all_reduce(case)]  # after attention
-    if group["mlp"] == "dense":
+    exchange, rest = [], []
+    if group["attention"] != "none" and not is_parallel(case.model, group):
         rest.append(tp_all_reduce(case))
-        rest += wide_gathers(case, case.T, case.dense_tp, "dense_mlp")
-    else:
-        exchange, others = moe_collectives(case)
+    if is_routed(group):
+        exchange, others = moe_collectives(case, group)
         rest += others
+    elif is_dense(group):
+        rest.append(tp_all_reduce(case))
+    if is_dense(group):
+        rest += wide_gathers(case, case.T, case.dense_tp, "dense_mlp")
     return exchange, rest
 
 
@@ -677,16 +1106,27 @@ class Layer:
 
 
 class Work:
-    def __init__(self, layers, tail):
+    """What a pass does, and the overhead it pays: its layers, and the passes themselves."""
+
+    def __init__(self, layers, tail, n_layers=0, n_passes=0):
         self.layers = layers  # list of Layer
-        self.tail = tail  # list of (component, collectives in series with it)
+        self.tail = tail  # list of (times, component, collectives in series with it)
+        self.n_layers, self.n_passes = n_layers, n_passes
+
+    def times(self, passes):
+        layers = [Layer(passes * a.count, a.components, a.exchange, a.rest) for a in self.layers]
+        tail = [(passes * times, component, collectives) for times, component, collectives in self.tail]
+        return Work(layers, tail, passes * self.n_layers, passes * self.n_passes)
+
+    def plus(self, other):
+        layers, tail = self.layers + other.layers, self.tail + other.tail
+        return Work(layers, tail, self.n_layers + other.n_layers, self.n_passes + other.n_passes)
 
     def items(self):
         """(times, kernels, collectives) of everything."""
         for layer in self.layers:
             yield layer.count, layer.kernels(), layer.exchange + layer.rest
-        for component, collectives in self.tail:
-            yield 1, component, collectives
+        yield from self.tail
 
     def total(self, attribute):
         return sum(times * sum(getattr(k, attribute) for k in kernels) for times, kernels, _ in self.items())
@@ -698,13 +1138,31 @@ class Work:
         return total
 
 
-def pass_work(case, batch):
-    options = case.options
-    include = options["include"]
-    m = options["micro_batches"]
-    layers, tail = [], []
+def group_layers(case, groups):
+    m = case.options["micro_batches"]
+    found = []
+    for group in groups:
+        components = [attention_kernels(case, group), mlp_kernels(case, group)]
+        found.append(Layer(m * group["count"], components, *layer_collectives(case, group)))
+    return found
 
-    if "layers" in include:
+
+def outside_work(case):
+    """Embedding and LM head, as far as they are priced."""
+    tail = []
+    if "embedding" in case.options["include"]:
+        tail.append((1, [embedding_kernel(case)], []))
+    if "lm_head" in case.options["include"]:
+        tail.append((1, [lm_head_kernel(case)], lm_head_collectives(case)))
+    return tail
+
+
+def model_work(case, batch):
+    """One pass of a model, without what drafts for it."""
+    m = case.options["micro_batches"]
+    priced = "layers" in case.options["include"]
+    layers, tail = [], []
+    if priced:
         case.set_batch(batch, m)
         if is_lumped(case.model):
             # the kernel stands for all layers; its all-reduces are two per layer
@@ -713,18 +1171,49 @@ def pass_work(case, batch):
                 rest = [tp_all_reduce(case) for _ in range(2 * int(n_layers(case.model)))]
             layers.append(Layer(m, [[lumped_kernel(case)]], [], rest))
         else:
-            for group in case.model["groups"]:
-                components = [attention_kernels(case, group), mlp_kernels(case, group)]
-                exchange, rest = layer_collectives(case, group)
-                layers.append(Layer(m * group["count"], components, exchange, rest))
-
+            layers = group_layers(case, case.model["groups"])
     case.set_batch(batch, 1)
     if not is_lumped(case.model):
-        if "embedding" in include:
-            tail.append(([embedding_kernel(case)], []))
-        if "lm_head" in include:
-            tail.append(([lm_head_kernel(case)], lm_head_collectives(case)))
-    return Work(layers, tail)
+        tail = outside_work(case)
+    return Work(layers, tail, n_layers(case.model) if priced else 0, 1)
+
+
+def module_work(case, batch):
+    """One pass of the multi-token-prediction module; `case` has one new token in decode."""
+    m, d = case.options["micro_batches"], case.model["hidden"]
+    priced = "layers" in case.options["include"]
+    layers, tail = [], []
+    if priced:
+        case.set_batch(batch, m)
+        projection = Kernel("dense_mlp", case.precision["dense_mlp_compute"])
+        projection.add(case, [(case.T, 2 * d, d, 2 * d * d)], "dense_mlp")
+        layers = [*group_layers(case, case.model["mtp"]), Layer(m, [[], [projection]], [], [])]
+    case.set_batch(batch, 1)
+    if case.phase == "decode":
+        tail = outside_work(case)
+    return Work(layers, tail, sum(group["count"] for group in case.model["mtp"]) if priced else 0, 1)
+
+
+def drafting_case(case):
+    """The situation of a draft pass, None where nothing is priced."""
+    drafter = case.options["drafter"]
+    if drafter == "free" or (drafter == "mtp" and not case.model.get("mtp")):
+        return None
+    model = case.model if drafter == "mtp" else drafter
+    options = {**case.options, "draft_tokens": 0, "drafter": "free"}
+    ep = case.ep if has_moe(model) or drafter == "mtp" else 1
+    records = (case.gpu, case.precision, case.efficiency, options)
+    return Case(model, *records, case.phase, case.batch, case.seq_len, case.tp, case.dp, ep)
+
+
+def pass_work(case, batch):
+    """One pass and all draft passes that belong to it."""
+    work = model_work(case, batch)
+    draft = drafting_case(case)
+    if draft is None:
+        return work
+    one = module_work(draft, batch) if case.options["drafter"] == "mtp" else model_work(draft, batch)
+    return work.plus(one.times(case.options["draft_tokens"] if case.phase == "decode" else 1))
 
 
 # --------------------------------------------------------------------------------------------------------------- time
@@ -788,10 +1277,10 @@ def pass_time(case, work, batch):
         )
         outer = mix(inner, collectives_share(case, layer.rest), options["overlap_tp"])
         total = added(total, scaled(outer, layer.count))
-    for component, collectives in work.tail:
-        total = added(total, components_share(case, [component]), collectives_share(case, collectives))
-    layers = n_layers(case.model) if "layers" in options["include"] else 0
-    total["overhead"] += layers * efficiency["tau_layer"] + efficiency["tau_global"]
+    for times, component, collectives in work.tail:
+        one = added(components_share(case, [component]), collectives_share(case, collectives))
+        total = added(total, scaled(one, times))
+    total["overhead"] += work.n_layers * efficiency["tau_layer"] + work.n_passes * efficiency["tau_global"]
     total["overhead"] += efficiency["tau_batch"] * batch
     return total
 
@@ -813,34 +1302,61 @@ def bottleneck_of(share):
 # ----------------------------------------------------------------------------------------------------------- capacity
 
 
-def weight_bytes(case):
+def layer_weight_bytes(case, group):
+    model, precision = merged(case.model, group), case.precision
+    d, r = model["hidden"], streams(model)
+    held = local_attention_parameters(case, group) * precision["attention_weight_bytes"]
+    if r > 1:
+        held += blocks(group) * r * d * (2 + r) * r * precision["router_weight_bytes"]
+    if is_dense(group):
+        held += matrices(model) * d * model["intermediate"] / case.dense_tp * precision["dense_mlp_weight_bytes"]
+    if is_routed(group):
+        scored = model["n_experts"] + (1 if model.get("shared_gate") else 0)
+        held += d * scored * precision["router_weight_bytes"]
+        shared = matrices(model) * d * number(model, "shared_intermediate") / case.shared_tp
+        latent = 0 if model.get("expert_hidden") is None else 2 * d * model["expert_hidden"]
+        held += (shared + latent) * precision["shared_experts_weight_bytes"]
+        expert = matrices(model) * expert_hidden(model) * model["expert_intermediate"] / case.etp
+        held += case.slots / case.ep * expert * precision["experts_weight_bytes"]
+    return held
+
+
+def model_weight_bytes(case):
+    """Weights of one GPU, without those of a drafter."""
     model, precision, tp = case.model, case.precision, case.tp
     if is_lumped(model):
         return model["n_parameters"] / tp * precision["dense_mlp_weight_bytes"]
     d = model["hidden"]
-    total = model["vocab"] * d / tp * precision["embedding_weight_bytes"]
+    embedded = model["vocab"] * d + number(model, "vision_parameters")
+    total = embedded / tp * precision["embedding_weight_bytes"]
     if not model["tie_embeddings"]:
         total += model["vocab"] * d / case.lm_head_tp * precision["lm_head_weight_bytes"]
-    for group in model["groups"]:
-        layer = local_attention_parameters(case, group) * precision["attention_weight_bytes"]
-        if group["mlp"] == "dense":
-            layer += matrices(model) * d * model["intermediate"] / case.dense_tp * precision["dense_mlp_weight_bytes"]
-        else:
-            layer += d * model["n_experts"] * precision["router_weight_bytes"]
-            shared = matrices(model) * d * number(model, "shared_intermediate") / case.shared_tp
-            layer += shared * precision["shared_experts_weight_bytes"]
-            expert = matrices(model) * d * model["expert_intermediate"] / case.etp
-            layer += case.slots / case.ep * expert * precision["experts_weight_bytes"]
-        total += group["count"] * layer
-    return total
+    return total + sum(group["count"] * layer_weight_bytes(case, group) for group in model["groups"])
+
+
+def weight_bytes(case):
+    draft, total = drafting_case(case), model_weight_bytes(case)
+    if draft is None:
+        return total
+    if case.options["drafter"] != "mtp":
+        return total + model_weight_bytes(draft)
+    total += 2 * case.model["hidden"] ** 2 * case.precision["dense_mlp_weight_bytes"]
+    return total + sum(group["count"] * layer_weight_bytes(draft, group) for group in case.model["mtp"])
+
+
+def model_kv_bytes(case):
+    if is_lumped(case.model):
+        return case.held_tokens() * lumped_kv_bytes_per_token(case)
+    return sum(group["count"] * held_bytes(case, group) for group in case.model["groups"])
 
 
 def kv_bytes_per_sequence(case):
-    if is_lumped(case.model):
-        return (case.seq_len + case.cached) * lumped_kv_bytes_per_token(case)
-    return sum(
-        group["count"] * kv_tokens_held(case, group) * kv_bytes_per_token(case, group) for group in case.model["groups"]
-    )
+    draft, total = drafting_case(case), model_kv_bytes(case)
+    if draft is None:
+        return total
+    if case.options["drafter"] != "mtp":
+        return total + model_kv_bytes(draft)
+    return total + sum(group["count"] * held_bytes(draft, group) for group in case.model["mtp"])
 
 
 def memory_budget(case, weights):
@@ -864,66 +1380,115 @@ def largest_batch(case, budget, weights, per_sequence):
 # ------------------------------------------------------------------------------------------------------------- status
 
 
-def layout_status(case, batch):
-    """The first invalid status that the workload, the model and the layout alone decide, or None."""
-    model, options = case.model, case.options
-    tp, dp, ep, n = case.tp, case.dp, case.ep, case.n
-    groups = model.get("groups") or []
+def group_problems(case, group):
+    """Reasons for which one kind of layer cannot be split over tp."""
+    model, tp, kind = merged(case.model, group), case.tp, group["attention"]
+    if kind in RECURRENT:
+        groups, heads = model["linear_key_heads"], model["linear_value_heads"]
+        if not divides(tp, heads) or (kind != "mamba2" and not divides(tp, groups)):
+            yield "tp_heads"
+        if kind == "mamba2" and not divides(tp, groups) and not divides(groups, tp):
+            yield "tp_kv_heads"
+    elif kind != "none":
+        if not divides(tp, model["n_heads"]):
+            yield "tp_heads"
+        if kind == "gqa" and not divides(tp, model["n_kv_heads"]) and not divides(model["n_kv_heads"], tp):
+            yield "tp_kv_heads"
+        if kind == "compressed" and not divides(tp, model["o_groups"]):
+            yield "tp_width"
+    if is_dense(group) and not divides(case.dense_tp, model["intermediate"]):
+        yield "tp_width"
+
+
+def split_problems(case, groups):
+    """Reasons for which these layers cannot be split over the layout."""
+    model = case.model
+    for group in groups:
+        yield from group_problems(case, group)
+    if any(is_routed(group) for group in groups):
+        if has_shared(model) and not divides(case.shared_tp, model["shared_intermediate"]):
+            yield "tp_width"
+        if not divides(case.ep, case.slots):
+            yield "ep_layout"
+        if not divides(case.etp, model["expert_intermediate"]):
+            yield "etp_width"
+        if model["top_k"] > model["n_experts"]:
+            yield "top_k_beyond_experts"
+        if case.options["expert_comm"] == "all_reduce" and case.ep > 1 and case.dp > 1:
+            yield "expert_comm_needs_dp1"
+
+
+def model_problems(case):
+    """Reasons that a model, target or draft, alone decides."""
+    model = case.model
+    yield from split_problems(case, model.get("groups") or [])
+    kv_heads = model.get("n_kv_heads") if is_lumped(model) else None
+    if kv_heads is not None and not divides(case.tp, kv_heads) and not divides(kv_heads, case.tp):
+        yield "tp_kv_heads"
+    if model.get("max_seq_len") is not None and case.held_tokens() > model["max_seq_len"]:
+        yield "seq_beyond_max"
+
+
+def layout_problems(case, batch):
+    """Reasons that the workload, the models and the layout alone decide."""
     if batch < 1 or case.seq_len < 1:
-        return "workload_below_one"
-    if model.get("n_heads") is not None and not divides(tp, model["n_heads"]):
-        return "tp_heads"
-    replicates = is_lumped(model) or any(group["attention"] == "gqa" for group in groups)
-    kv_heads = model.get("n_kv_heads")
-    if replicates and kv_heads is not None and not divides(tp, kv_heads) and not divides(kv_heads, tp):
-        return "tp_kv_heads"
-    if has_dense(model) and not divides(case.dense_tp, model["intermediate"]):
-        return "tp_width"
-    shared = has_moe(model) and number(model, "shared_intermediate") > 0
-    if shared and not divides(case.shared_tp, model["shared_intermediate"]):
-        return "tp_width"
+        yield "workload_below_one"
     for wide in (case.dense_tp, case.shared_tp, case.lm_head_tp):
-        if not divides(tp, wide) or not divides(wide, n):
-            return "wide_tp"
-    if not divides(ep, n) or (has_moe(model) and not divides(ep, case.slots)):
-        return "ep_layout"
-    if ep > 1 and not has_moe(model):
-        return "ep_dense"
-    if has_moe(model) and not divides(case.etp, model["expert_intermediate"]):
-        return "etp_width"
-    if options["expert_comm"] == "all_reduce" and ep > 1 and dp > 1:
-        return "expert_comm_needs_dp1"
-    if model.get("max_seq_len") is not None and case.seq_len + case.cached > model["max_seq_len"]:
-        return "seq_beyond_max"
+        if not divides(case.tp, wide) or not divides(wide, case.n):
+            yield "wide_tp"
+    if not divides(case.ep, case.n):
+        yield "ep_layout"
+    if case.ep > 1 and not has_moe(case.model):
+        yield "ep_dense"
+    yield from model_problems(case)
+    draft = drafting_case(case)
+    if case.options["drafter"] == "mtp" and draft is None:
+        yield "no_mtp"
+    elif case.options["drafter"] == "mtp":
+        yield from split_problems(draft, case.model["mtp"])
+    elif draft is not None:
+        yield from model_problems(draft)
     for compute_type in compute_types(case):
         if case.gpu.get("peak_" + compute_type) is None:
-            return "no_peak"
-    return None
+            yield "no_peak"
+
+
+def group_compute_types(case, groups):
+    classes = set()
+    for group in groups:
+        if group["attention"] != "none":
+            classes |= {"attention", "attn_core"}
+        if indexes(group):
+            classes.add("indexer")
+        if streams(case.model) > 1 or is_routed(group):
+            classes.add("router")
+        if is_dense(group):
+            classes.add("dense_mlp")
+        if is_routed(group):
+            classes.add("experts")
+            if has_shared(case.model) or case.model.get("expert_hidden") is not None:
+                classes.add("shared_experts")
+    return classes
 
 
 def compute_types(case):
-    model, precision = case.model, case.precision
-    if is_lumped(model):
-        return [precision["dense_mlp_compute"]]
-    types = [precision["attention_compute"], precision["attn_core_compute"], precision["lm_head_compute"]]
-    if has_dense(model):
-        types.append(precision["dense_mlp_compute"])
-    if has_moe(model):
-        types += [precision["experts_compute"], precision["router_compute"]]
-        if number(model, "shared_intermediate"):
-            types.append(precision["shared_experts_compute"])
-    if case.options["small_ops"] == "flops":
-        types.append("bf16")
-    return types
+    classes = {"dense_mlp"} if is_lumped(case.model) else {"lm_head"}
+    classes |= group_compute_types(case, case.model.get("groups") or [])
+    drafter, draft = case.options["drafter"], drafting_case(case)
+    if drafter == "mtp" and draft is not None:
+        classes |= {"dense_mlp"} | group_compute_types(case, case.model["mtp"])
+    types = {case.precision[name + "_compute"] for name in classes}
+    if case.options["small_ops"] == "flops" and not is_lumped(case.model):
+        types.add("bf16")
+    return types | compute_types(draft) if isinstance(drafter, dict) else types
 
 
-def network_status(case, work):
+def network_problems(case, work):
     gpu = case.gpu
     if work.wire("link") > 0 and (gpu.get("link_bandwidth") is None or gpu.get("link_domain") is None):
-        return "no_link"
+        yield "no_link"
     if work.wire("nic") > 0 and gpu.get("nic_bandwidth") is None:
-        return "no_nic"
-    return None
+        yield "no_nic"
 
 
 # ------------------------------------------------------------------------------------------------------------ results
@@ -942,13 +1507,12 @@ def evaluate(model, gpu, precision, efficiency, options, *, phase, batch, seq_le
     options = {**DEFAULT_OPTIONS, **(options or {})}
     case = Case(model, gpu, precision, efficiency, options, phase, batch, seq_len, tp, dp, ep)
 
-    status = layout_status(case, batch)
-    if status is not None:
-        return empty_result(status)
-    work = pass_work(case, batch)
-    status = network_status(case, work)
-    if status is not None:
-        return empty_result(status)
+    found = set(layout_problems(case, batch))
+    if not found - PRICEABLE:  # else not even the work is defined
+        work = pass_work(case, batch)
+        found |= set(network_problems(case, work))
+    if found:
+        return empty_result(min(found, key=INVALID.index))
 
     weights = weight_bytes(case)
     per_sequence = kv_bytes_per_sequence(case)

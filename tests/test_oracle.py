@@ -183,10 +183,12 @@ def test_grids_agree(name):
 # ---- parameters
 
 
-@pytest.mark.parametrize("model", points.CATALOGUE + points.MADE_UP, ids=lambda m: m.name)
+@pytest.mark.parametrize("model", points.CATALOGUE + points.MADE_UP + points.DRAFTERS, ids=lambda m: m.name)
 def test_parameters_agree(model):
     assert model.n_parameters == oracle.n_parameters(plain_model(model))
     assert model.n_parameters_active == oracle.n_parameters_active(plain_model(model))
+    if not points.is_lumped(model):
+        assert model.n_parameters_mtp == oracle.n_parameters_mtp(plain_model(model))
 
 
 def test_differences_are_seen():

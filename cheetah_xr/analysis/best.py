@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from ..specs import SpecError
-from .conditions import parse_all
+from .conditions import number, parse_all
 from .derive import DERIVED, derive
 
 
@@ -80,7 +80,7 @@ def best(
     if absent or not dims:
         raise SpecError(f"best: over {', '.join(absent) or 'nothing'}; dims are {', '.join(map(str, ds.dims))}")
     ds = with_derived(ds, [maximize, *keep, *(c.name for c in conditions)])
-    values = ds[maximize].astype(np.float64)
+    values = number(ds, maximize).astype(np.float64)
     for condition in conditions:
         values = values.where(condition.holds(ds))
     missing = [dim for dim in dims if dim not in values.dims]

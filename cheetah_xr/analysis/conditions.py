@@ -32,8 +32,23 @@ class Condition:
     number: float
 
     def holds(self, ds: xr.Dataset) -> xr.DataArray:
-        """Where the condition holds; the variable must be in the dataset."""
-        return OPERATORS[self.op](ds[self.name], self.number) & ds[self.name].notnull()  # type: ignore[no-any-return]
+        """Where the condition holds; the variable must be in the dataset, and a number."""
+        values = number(ds, self.name)
+        return OPERATORS[self.op](values, self.number) & values.notnull()  # type: ignore[no-any-return]
+
+
+def number(ds: xr.Dataset, name: str) -> xr.DataArray:
+    """A variable that must be a number.
+
+    Raises
+    ------
+    SpecError
+        For text, such as the labels of an axis of records.
+    """
+    values = ds[name]
+    if values.dtype.kind not in "biuf":
+        raise SpecError(f"{name}: is text, expected a number")
+    return values
 
 
 def parse(text: str) -> Condition:

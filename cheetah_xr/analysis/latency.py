@@ -33,13 +33,15 @@ def mean_ttft(prefill_time: Num, batch: Num, schedule: Literal["together", "in_t
     Raises
     ------
     SpecError
-        For an unknown schedule.
+        For an unknown schedule or a batch below 1.
 
     Examples
     --------
     >>> mean_ttft(0.1, 4, "together"), mean_ttft(0.1, 4, "in_turn")
     (0.4, 0.25)
     """
+    if np.any(np.less(batch, 1)):
+        raise SpecError(f"batch: expected at least 1, got {batch}")
     if schedule == "together":
         return batch * prefill_time
     if schedule == "in_turn":
@@ -101,18 +103,18 @@ def ttft_distribution(prefill_time: float, batch: int, schedule: Literal["togeth
     Raises
     ------
     SpecError
-        For an unknown schedule or a batch below 1.
+        For an unknown schedule, or a batch that is not a whole number of at least 1.
 
     Examples
     --------
     >>> ttft_distribution(0.5, 4, "in_turn").values.tolist()
     [0.5, 1.0, 1.5, 2.0]
     """
-    if batch < 1:
-        raise SpecError(f"batch: expected at least 1, got {batch}")
+    if isinstance(batch, bool) or not isinstance(batch, (int, np.integer)) or batch < 1:
+        raise SpecError(f"batch: expected a whole number of at least 1, got {batch!r}")
     request = np.arange(1, batch + 1)
     served = {"together": np.full(batch, batch), "in_turn": request}
     if schedule not in served:
         raise SpecError(f"schedule {schedule!r}: allowed are together and in_turn")
     described = {"units": "s", "long_name": "time to first token"}
-    return xr.DataArray(served[schedule] * prefill_time, {"request": request}, "request", "ttft", described)
+    return xr.DataArray(served[schedule] * float(prefill_time), {"request": request}, "request", "ttft", described)

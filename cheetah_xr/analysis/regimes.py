@@ -28,7 +28,8 @@ def regimes(ds: xr.Dataset) -> xr.DataArray:
     -------
     xarray.DataArray
         ``regime``, an int8 flag on the dims of both: compute, weights, kv, activations, communication, overhead (the
-        largest attributed part of ``step_time``), does_not_fit, invalid. :func:`flag_labels` puts it in words.
+        resource with the largest attributed part of ``step_time``, memory by its largest cause), does_not_fit, invalid.
+        :func:`flag_labels` puts it in words.
 
     Raises
     ------
@@ -45,7 +46,7 @@ def regimes(ds: xr.Dataset) -> xr.DataArray:
     missing = [name for name in ("bottleneck", "status") if name not in ds]
     if missing:
         raise SpecError(f"regimes: the dataset has no {' and no '.join(missing)}")
-    status, bottleneck = xr.broadcast(ds["status"], ds["bottleneck"])
+    bottleneck, status = xr.broadcast(ds["bottleneck"], ds["status"])
     codes = dict(zip(str(ds["status"].attrs["flag_meanings"]).split(), ds["status"].attrs["flag_values"], strict=True))
     words = str(ds["bottleneck"].attrs["flag_meanings"]).split()
     order = np.array([BOUND_BY.index(word) for word in words], dtype=np.int8)

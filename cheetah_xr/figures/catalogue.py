@@ -1,20 +1,44 @@
 """Every figure and table by name, in the order of the gallery: name -> module that has ``data`` and ``draw``."""
 
 SEED_1_FIGURES = {
+    "decode-tps": "decode_tps",
+    "roofline": "roofline",
+    "prefill-share": "prefill_share",
+    "prefill-share-attention": "prefill_share_attention",
     "regime-map": "regime_map",
+    "decode-tps-per-gpu": "decode_tps_per_gpu",
 }
 
-SEED_2_FIGURES: dict[str, str] = {}
+SEED_2_FIGURES: dict[str, str] = {
+    "request-timeline": "request_timeline",
+    "roofline-annotated": "roofline_annotated",
+    "roofline-ridge": "roofline_ridge",
+    "roofline-prefill": "roofline_prefill",
+    "roofline-decode": "roofline_decode",
+}
 
 SEED_3_FIGURES: dict[str, str] = {}
 
-BEYOND_FIGURES: dict[str, str] = {}
+BEYOND_FIGURES: dict[str, str] = {
+    "pareto-gpus": "pareto_gpus",
+    "cost-interactivity": "cost_interactivity",
+    "pareto-tokens-per-mw": "pareto_tokens_per_mw",
+}
 
 SEED_1_TABLES: dict[str, str] = {}
 
-SEED_2_TABLES: dict[str, str] = {}
+SEED_2_TABLES = {
+    "seed-2-operations": "seed_2_operations",
+    "seed-2-totals": "seed_2_totals",
+}
 
-SEED_3_TABLES: dict[str, str] = {}
+SEED_3_TABLES = {
+    "seed-3-ridge": "seed_3_ridge",
+    "seed-3-decode": "seed_3_decode",
+    "seed-3-batching": "seed_3_batching",
+    "seed-3-kv": "seed_3_kv",
+    "seed-3-exercise": "seed_3_exercise",
+}
 
 FIGURES: dict[str, str] = SEED_1_FIGURES | SEED_2_FIGURES | SEED_3_FIGURES | BEYOND_FIGURES
 

@@ -76,8 +76,14 @@ def accounting(options: Mapping[str, Any]) -> str:
     """The options that differ from the defaults, in a few words."""
     defaults = Options().canonical()
     away = {k: v for k, v in options.items() if k in defaults and v != defaults[k]}
-    shown = [f"{k} {' '.join(map(str, v)) if isinstance(v, (list, tuple)) else v}" for k, v in away.items()]
+    shown = [f"{k} {_option(v)}" for k, v in away.items()]
     return "default accounting" if not shown else "accounting: " + ", ".join(shown)
+
+
+def _option(value: Any) -> str:
+    if isinstance(value, Mapping):  # a draft model
+        return str(value["name"])
+    return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def caption(ds: xr.Dataset) -> str:
@@ -88,3 +94,12 @@ def caption(ds: xr.Dataset) -> str:
 def log_grid(low: float, high: float, points: int) -> list[int]:
     """Whole numbers spaced evenly on a logarithmic axis, ends included, each once."""
     return sorted({round(value) for value in np.geomspace(low, high, points)})
+
+
+def crossing(x: Any, y: Any, level: float = 1.0) -> float:
+    """Where a positive curve first rises through a level, between samples on logarithmic axes; NaN if it never does."""
+    above = np.flatnonzero((np.asarray(y)[1:] >= level) & (np.asarray(y)[:-1] < level))
+    if not above.size:
+        return float("nan")
+    at = slice(above[0], above[0] + 2)
+    return float(np.exp(np.interp(np.log(level), np.log(np.asarray(y)[at]), np.log(np.asarray(x)[at]))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -62,6 +62,18 @@ BOUND_NAMES = {
     "invalid": "not valid",
 }
 
+KERNEL_NAMES = {
+    "attn_proj": "attention projections",
+    "attn_core": "attention core",
+    "indexer": "indexer",
+    "dense_mlp": "MLP",
+    "router": "router",
+    "shared_experts": "shared experts",
+    "routed_experts": "routed experts",
+    "embedding": "embedding",
+    "lm_head": "LM head",
+}
+
 GPU_COLOURS = {
     "a100-sxm-80gb": "#EE6677",
     "h100-sxm": "#4477AA",
@@ -83,6 +95,9 @@ OTHERS = ("#332288", "#117733", "#882255", "#999933", "#44AA99", "#CC6677", "#55
 SERIES = ("#4477AA", "#EE6677", "#228833", "#AA3377", "#997700", "#66AADD", "#222222")
 """Colours of lines that are neither accelerators nor resources."""
 
+PHASES = {"prefill": SERIES[1], "decode": SERIES[0]}
+"""Colours of the two stages of inference."""
+
 
 def gpu_colour(name: str) -> str:
     """Colour of an accelerator; those without one of their own get a fixed one by name."""
@@ -94,11 +109,13 @@ def regime_colours() -> ListedColormap:
     return ListedColormap(list(BOUND_BY.values()))
 
 
-def new_figure(rows: int = 1, columns: int = 1, width: float = WIDTH, height: float = HEIGHT) -> tuple[Figure, Any]:
-    """A figure and its axes in the style of all, without a window."""
+def new_figure(
+    rows: int = 1, columns: int = 1, width: float = WIDTH, height: float = HEIGHT, **panels: Any
+) -> tuple[Figure, Any]:
+    """A figure and its axes in the style of all, without a window; `panels` as for ``Figure.subplots``."""
     with mpl.rc_context(RC):
         fig = Figure(figsize=(width, height), layout="constrained")
-        return fig, fig.subplots(rows, columns)
+        return fig, fig.subplots(rows, columns, **panels)
 
 
 def titled(ax: Axes, title: str, x: str, y: str) -> None:
@@ -106,6 +123,11 @@ def titled(ax: Axes, title: str, x: str, y: str) -> None:
     ax.set_title(title)
     ax.set_xlabel(x)
     ax.set_ylabel(y)
+
+
+def headline(fig: Figure, title: str) -> None:
+    """Title of a figure with several panels."""
+    fig.suptitle(title, x=0.01, ha="left", fontsize=RC["axes.titlesize"], fontweight=RC["axes.titleweight"])
 
 
 def log_axis(ax: Axes, which: str, *, binary: bool = False) -> None:
@@ -135,11 +157,16 @@ def tokens(value: float) -> str:
 
 
 def end_labels(
-    ax: Axes, lines: Sequence[tuple[float, float, str, str]], *, gap: float = 1.25, offset: float = 5.0
+    ax: Axes,
+    lines: Sequence[tuple[float, float, str, str]],
+    *,
+    gap: float = 1.25,
+    offset: float = 5.0,
+    ha: Literal["left", "right"] = "left",
 ) -> None:
-    """Name lines at their right ends, (x, y, text, colour), pushed apart so that no two names touch.
+    """Name lines at their ends, (x, y, text, colour), pushed apart so that no two names touch.
 
-    Call it last: it reads the limits of the axes.
+    Names stand right of the ends, or left of them with `ha` "right". Call it last: it reads the limits of the axes.
     """
     fig: Any = ax.figure
     height = FONT * gap * fig.dpi / 72
@@ -152,11 +179,11 @@ def end_labels(
         ax.annotate(
             text,
             (x, y),
-            xytext=(offset, (moved - at) * 72 / fig.dpi),
+            xytext=(offset if ha == "left" else -offset, (moved - at) * 72 / fig.dpi),
             textcoords="offset points",
             color=colour,
             va="center",
-            ha="left",
+            ha=ha,
             annotation_clip=False,
         )
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from .efficiency import Efficiency
 from .gpu import Gpu
 from .huggingface import model_fields
+from .huggingface.hub import PREFIX, fetch_config, is_hub_name
 from .model import LumpedModel, Model
 from .precision import Precision
 from .record import MAX_FILE_BYTES, Record, SpecError, read_yaml, to_record
@@ -109,7 +110,7 @@ def load_model(model: Source | AnyModel) -> AnyModel:
     ----------
     model
         Catalogue name ("llama-3.1-70b"), path of a YAML file, of a Hugging Face ``config.json`` or of the folder that
-        holds one, a mapping with the fields of either, or a record.
+        holds one, "hf:org/name" to download one from the Hub, a mapping with the fields of either, or a record.
 
     Returns
     -------
@@ -147,18 +148,25 @@ def _read(kind: str, source: Source) -> tuple[dict[str, Any], str, str]:
         return dict(source), f"inline {kind}", f"inline-{kind}"
     if not isinstance(source, (str, Path)) or not str(source):
         raise SpecError(f"{kind} {source!r}: expected a catalogue name, a path, a mapping or a record")
+    if kind == "model" and is_hub_name(source):
+        repository = str(source).removeprefix(PREFIX)
+        return _mapping(_read_json(fetch_config(str(source))), str(source)), str(source), repository.split("/")[-1]
     path = Path(source)
     check_length(kind, path)
     if not (isinstance(source, Path) or path.suffix or "/" in source) or _NAME.fullmatch(str(source).lower()):
         path = _named(kind, str(source), catalogue_root() / "specs" / FOLDERS[kind], _names(kind))
     if path.is_dir():
         path = path / "config.json"
-    data = _read_json(path) if path.suffix == ".json" else read_yaml(path)
-    if not isinstance(data, Mapping):
-        raise SpecError(f"{path}: expected a mapping of keys to values, got {type(data).__name__}")
+    data = _mapping(_read_json(path) if path.suffix == ".json" else read_yaml(path), str(path))
     if path.parent == catalogue_root() / "specs" / FOLDERS[kind] and data.get("name", path.stem) != path.stem:
         raise SpecError(f"{path}: key 'name' has value {data['name']!r}: expected {path.stem!r}, the name of the file")
-    return dict(data), str(path), path.resolve().parent.name if path.name == "config.json" else path.stem
+    return data, str(path), path.resolve().parent.name if path.name == "config.json" else path.stem
+
+
+def _mapping(data: Any, where: str) -> dict[str, Any]:
+    if not isinstance(data, Mapping):
+        raise SpecError(f"{where}: expected a mapping of keys to values, got {type(data).__name__}")
+    return dict(data)
 
 
 def check_length(kind: str, path: Path) -> None:

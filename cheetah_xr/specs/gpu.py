@@ -21,7 +21,8 @@ Peak = Annotated[float, Field(ge=1e9, le=1e21)]
 class Gpu(Record):
     """One accelerator, SI units: bytes, B/s, FLOP/s, W, USD/h. Peaks are dense, links unidirectional per GPU.
 
-    A number that is not known is None, and a layout that needs it is masked.
+    A number that is not known is None, and a layout that needs it is masked. ``release_year`` is the year the vendor
+    launched it: deliveries or access for customers, not the first announcement; None where sources disagree.
     """
 
     file_units: ClassVar[Mapping[str, tuple[str, float]]] = {
@@ -35,9 +36,10 @@ class Gpu(Record):
         "price_usd_per_hour": ("price_per_hour", 1.0),
     }
 
-    filled: ClassVar[frozenset[str]] = frozenset({"memory_label_bytes", "memory_reported_bytes"})
+    filled: ClassVar[frozenset[str]] = frozenset({"memory_label_bytes", "memory_reported_bytes", "release_year"})
 
     vendor: str = ""
+    release_year: Annotated[int, Field(ge=1990, le=2100)] | None = None
     memory_label_bytes: Positive | None = None
     memory_reported_bytes: Positive | None = None
     memory_bytes: Positive | None = None

@@ -121,3 +121,8 @@ class Options(Frozen):
     draft_tokens: Count = 0
     acceptance: Annotated[float, Field(ge=0, le=1)] = 0.0
     drafter: Drafter = "free"
+
+    def canonical(self) -> dict[str, Any]:
+        """The options as plain JSON data, a draft model as its own."""
+        own = super().canonical()
+        return own if isinstance(self.drafter, str) else {**own, "drafter": self.drafter.canonical()}

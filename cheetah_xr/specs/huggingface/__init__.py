@@ -32,7 +32,7 @@ READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
     "minimax_m1": minimax.minimax_m1,
     "minimax_m2": moe.minimax_m2,
     "minimax_m3": minimax.minimax_m3,
-    "ministral3": dense.mistral,
+    "ministral3": dense.ministral3,
     "mistral": dense.mistral,
     "mixtral": moe.mixtral,
     "nemotron_h": nemotron.nemotron_h,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .config import Config
@@ -71,7 +71,7 @@ def rotary(config: Config, head_dim: int = 0, default: float = 1.0) -> Fields:
     if config.given("partial_rotary_factor"):
         found["partial_rotary_factor"] = config.get("partial_rotary_factor")
     inside = config.get("rope_parameters")
-    if isinstance(inside, dict) and inside.get("partial_rotary_factor") is not None:
+    if isinstance(inside, Mapping) and inside.get("partial_rotary_factor") is not None:
         found["rope_parameters.partial_rotary_factor"] = inside["partial_rotary_factor"]
     if head_dim and config.given("rotary_dim"):
         found["rotary_dim"] = config.whole("rotary_dim") / head_dim
@@ -165,7 +165,7 @@ def shared_experts(config: Config, name: str = "n_shared_experts") -> Fields:
 
 
 def prediction(config: Config, name: str, layers: Sequence[Fields], *, embeddings: bool = False) -> Fields:
-    """Multi-token prediction, when the config names it; `embeddings`: checkpoints repeat embedding and LM head in it."""
+    """Multi-token prediction, when the config names it; `embeddings`: checkpoints repeat embedding and head in it."""
     count = config.whole(name, least=0, default=0)
     if count > 1:
         raise config.fail(f"{name} {count} is not supported; supported: 0 or 1")

@@ -54,7 +54,9 @@ SWITCHES = {
 }
 """Structural fields of some families: null, false, 0 or empty they may stand in a config of any other."""
 
-OFF = (None, False, 0, [], {})
+OFF: tuple[Any, ...] = (None, False, 0, [], {})
+MAX_LAYERS = 10_000
+"""More layers are a mistake, and lists of them would fill the memory."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,13 @@ class Config:
     def ignore(self, *names: str) -> None:
         """Fields of this family without effect on work, bytes or parameters."""
         self.asked.update(names)
+
+    def layers(self) -> int:
+        """How many layers there are."""
+        found = self.whole("num_hidden_layers")
+        if found > MAX_LAYERS:
+            raise self.fail(f"field num_hidden_layers has value {found!r}: expected at most {MAX_LAYERS}")
+        return found
 
     def items(self, name: str, length: int, allowed: Sequence[Any]) -> list[Any]:
         """A list with one known entry per layer."""

@@ -12,7 +12,7 @@ RATIOS: dict[int, Fields] = {0: {}, 4: {"compress": 4, "indexer": "own"}, 128: {
 
 def deepseek_v4(config: Config) -> Fields:
     """DeepSeek-V4; the last compression ratios belong to the prediction module."""
-    layers, more = config.whole("num_hidden_layers"), config.whole("num_nextn_predict_layers", least=0, default=0)
+    layers, more = config.layers(), config.whole("num_nextn_predict_layers", least=0, default=0)
     config.only(num_key_value_heads=1, attention_bias=False, topk_method="noaux_tc")
     config.ignore("hc_eps", "hc_sinkhorn_iters", "compress_rope_theta", "expert_dtype")
     ratios = config.items("compress_ratios", layers + more, tuple(RATIOS))

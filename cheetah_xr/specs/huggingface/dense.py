@@ -8,7 +8,7 @@ from .config import Config
 
 def llama(config: Config) -> Fields:
     """Llama 1 to 3; biases where the config asks for them."""
-    layers = config.whole("num_hidden_layers")
+    layers = config.layers()
     bias = config.flag("attention_bias", False)
     return {
         **_dense(config, multi_head=True),
@@ -20,14 +20,20 @@ def llama(config: Config) -> Fields:
 
 
 def mistral(config: Config) -> Fields:
-    """Mistral and Ministral: a window, if any, slides in every layer."""
-    layers = config.whole("num_hidden_layers")
+    """Mistral: a window, if any, slides in every layer."""
+    layers = config.layers()
     return {**_dense(config), "groups": merged(every_layer(config, layers), mlps([False] * layers))}
+
+
+def ministral3(config: Config) -> Fields:
+    """Ministral 3 and Devstral 2: shaped as Mistral, but the class does not derive the head width."""
+    config.whole("head_dim")
+    return mistral(config)
 
 
 def phi3(config: Config) -> Fields:
     """Phi-3 and Phi-4: fused matrices without biases."""
-    layers = config.whole("num_hidden_layers")
+    layers = config.layers()
     config.only(attention_bias=False)
     return {
         **_dense(config, multi_head=True),
@@ -37,7 +43,7 @@ def phi3(config: Config) -> Fields:
 
 def qwen2(config: Config) -> Fields:
     """Qwen2 and 2.5: biases on queries, keys and values."""
-    layers = config.whole("num_hidden_layers")
+    layers = config.layers()
     return {
         **_dense(config),
         "qkv_bias": config.flag("qkv_bias", True),
@@ -47,7 +53,7 @@ def qwen2(config: Config) -> Fields:
 
 def qwen3(config: Config) -> Fields:
     """Qwen3: norms on queries and keys; its class does not derive the head width."""
-    layers = config.whole("num_hidden_layers")
+    layers = config.layers()
     return {
         **_dense(config, derived=False),
         **qwen3_attention(config),

@@ -14,7 +14,7 @@ PATTERN = 6
 
 def gemma2(config: Config) -> Fields:
     """Gemma 2: the even layers slide."""
-    layers = config.whole("num_hidden_layers")
+    layers = config.layers()
     config.same("sliding_window_size", config.get("sliding_window"), "sliding_window")
     types = layer_types(config, layers, (FULL, SLIDING), _pattern(layers, 2))
     return {
@@ -25,7 +25,7 @@ def gemma2(config: Config) -> Fields:
 
 def gemma3(config: Config) -> Fields:
     """Gemma 3: every sixth layer, or as the pattern says, sees everything; norms on queries and keys."""
-    layers = config.whole("num_hidden_layers")
+    layers = config.layers()
     config.ignore("rope_local_base_freq")
     config.only(use_bidirectional_attention=False)
     pattern = config.whole("sliding_window_pattern", default=PATTERN)
@@ -39,7 +39,7 @@ def gemma3(config: Config) -> Fields:
 
 def gemma4(config: Config) -> Fields:
     """Gemma 4: layers that see everything have wider heads, KV heads of their own and no value projection."""
-    layers = config.whole("num_hidden_layers")
+    layers = config.layers()
     # Two vocabularies, one per layer; a second set of widths; keys of earlier layers: E2B and E4B only.
     config.only(hidden_size_per_layer_input=0, num_kv_shared_layers=0, use_double_wide_mlp=False)
     config.only(use_bidirectional_attention="vision", attention_bias=False)
@@ -65,10 +65,10 @@ def _gemma4_full(config: Config) -> Fields:
     shared = config.flag("attention_k_eq_v")
     kv_heads = config.whole("num_global_key_value_heads") if shared else None
     config.ignore("num_global_key_value_heads")
-    rope = config.get("rope_parameters") or {}
-    share = rope.get(FULL, {}).get("partial_rotary_factor", 1.0) if rope else 0.25
-    head_dim = config.whole("global_head_dim")
-    return gqa(n_kv_heads=kv_heads, head_dim=head_dim, k_eq_v=shared or None, rotary=float(share))
+    share: Fields = {"rotary": 0.25}
+    if config.given("rope_parameters"):
+        share = rotary(config.section("rope_parameters").section(FULL))
+    return gqa(n_kv_heads=kv_heads, head_dim=config.whole("global_head_dim"), k_eq_v=shared or None) | share
 
 
 def _gemma4_mlp(config: Config) -> tuple[Fields, Fields]:

@@ -9,7 +9,7 @@ from .mla import latent
 
 def kimi_linear(config: Config) -> Fields:
     """Kimi-Linear and the text model of Kimi-K3."""
-    layers = config.whole("num_hidden_layers")
+    layers = config.layers()
     # Which experts, not how many; constants of the activation.
     config.ignore("moe_renormalize", "moe_router_activation_func", "num_expert_group", "use_grouped_topk")
     config.ignore("activation_situ_beta", "activation_situ_linear_beta")

@@ -8,7 +8,7 @@ from .config import Config
 
 def falcon(config: Config) -> Fields:
     """Falcon 7B and its like: one KV head, attention and MLP side by side."""
-    layers = config.whole("num_hidden_layers")
+    layers = config.layers()
     config.only(alibi=False, new_decoder_architecture=False, num_ln_in_parallel_attn=1)
     config.ignore("activation", "apply_residual_connection_post_layernorm")
     around = outside(config, tied=True)
@@ -45,7 +45,7 @@ def _falcon_kv_heads(config: Config, n_heads: int) -> int:
 
 def opt(config: Config) -> Fields:
     """OPT: learned positions, biases everywhere."""
-    layers = config.whole("num_hidden_layers")
+    layers = config.layers()
     around = outside(config, tied=True)
     hidden, n_heads = around["hidden"], config.whole("num_attention_heads")
     config.only(do_layer_norm_before=True, enable_bias=True, layer_norm_elementwise_affine=True)

@@ -11,7 +11,7 @@ LIGHTNING_CHUNK = 256
 
 def minimax_m1(config: Config) -> Fields:
     """MiniMax-M1: ``attn_type_list`` has 0 for lightning attention, 1 for softmax attention."""
-    layers = config.whole("num_hidden_layers")
+    layers = config.layers()
     types = config.items("attn_type_list", layers, (0, 1))
     config.only(shared_intermediate_size=0, sliding_window=None)
     # Where the norm stands and how the branches are weighted: no other work.
@@ -35,7 +35,7 @@ _FACTORS = ("alpha", "beta")
 
 def minimax_m3(config: Config) -> Fields:
     """MiniMax-M3: from the first layer with experts on, queries see the best blocks of keys."""
-    layers = config.whole("num_hidden_layers")
+    layers = config.layers()
     config.only(qk_norm_type="per_head", sliding_window=None)
     # Prediction modules: named by the file, not in the checkpoint.
     config.ignore("use_gemma_norm", "num_mtp_modules", "num_nextn_predict_layers")

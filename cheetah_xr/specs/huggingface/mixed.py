@@ -21,7 +21,7 @@ from .config import Config
 
 def llama4(config: Config) -> Fields:
     """Llama 4: rotary layers with chunked attention, between them layers without positions that see everything."""
-    layers = config.whole("num_hidden_layers")
+    layers = config.layers()
     config.only(attention_bias=False)
     # The norm on queries and keys has no weights; the temperature is a factor.
     config.ignore("use_qk_norm", "attn_temperature_tuning", "floor_scale", "attn_scale", "for_llm_compressor")
@@ -64,7 +64,7 @@ def _llama4_moe_layers(config: Config, layers: int) -> list[bool]:
 
 def mimo_v2_flash(config: Config) -> Fields:
     """MiMo-V2-Flash: narrow values, sliding layers with KV heads and sinks of their own."""
-    layers = config.whole("num_hidden_layers")
+    layers = config.layers()
     routed = moe_layers(config, layers)
     config.only(attention_bias=False)
     config.ignore("swa_rope_theta", "attention_value_scale")

@@ -28,14 +28,14 @@ def glm4_moe_lite(config: Config) -> Fields:
 def deepseek_v32(config: Config) -> Fields:
     """DeepSeek-V3.2: an indexer in every layer."""
     _routing(config, "noaux_tc")
-    layers = config.whole("num_hidden_layers")
+    layers = config.layers()
     return _model(config, ["own"] * layers) | indexer(config) | _prediction(config, "own", embeddings=True)
 
 
 def glm_moe_dsa(config: Config) -> Fields:
     """GLM-5: an indexer in every layer, or, from 5.2 on, in some, whose choice the others reuse."""
     _routing(config, "noaux_tc")
-    layers = config.whole("num_hidden_layers")
+    layers = config.layers()
     config.ignore("indexer_rope_interleave", "index_share_for_mtp_iteration")
     return _model(config, _indexers(config, layers)) | indexer(config) | _prediction(config, "own")
 
@@ -79,7 +79,7 @@ def latent(config: Config) -> Fields:
 
 
 def _model(config: Config, indexers: list[str] | None = None, *, router_bias: bool = True) -> Fields:
-    layers = config.whole("num_hidden_layers")
+    layers = config.layers()
     kinds = zip(indexers or ["none"] * layers, moe_layers(config, layers), strict=True)
     return {
         **outside(config),

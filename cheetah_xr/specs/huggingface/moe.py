@@ -27,7 +27,7 @@ from .dense import qwen3_attention, qwen_attention
 
 def mixtral(config: Config) -> Fields:
     """Mixtral: experts in every layer."""
-    layers = config.whole("num_hidden_layers")
+    layers = config.layers()
     return {
         **outside(config),
         **heads(config),
@@ -39,7 +39,7 @@ def mixtral(config: Config) -> Fields:
 
 def qwen3_moe(config: Config) -> Fields:
     """Qwen3 with experts."""
-    layers = config.whole("num_hidden_layers")
+    layers = config.layers()
     routed = sparse_layers(config, layers)
     config.only(shared_expert_intermediate_size=0)
     return {
@@ -70,7 +70,7 @@ def dense_width(config: Config, routed: list[bool]) -> Fields:
 
 def gpt_oss(config: Config) -> Fields:
     """gpt-oss: attention sinks, biases on every matrix, alternating windows."""
-    layers = config.whole("num_hidden_layers")
+    layers = config.layers()
     config.only(attention_bias=True)
     config.same("experts_per_token", config.get("num_experts_per_tok"), "num_experts_per_tok")
     types = layer_types(config, layers, (FULL, SLIDING), None)
@@ -89,7 +89,7 @@ def gpt_oss(config: Config) -> Fields:
 
 def glm4_moe(config: Config) -> Fields:
     """GLM-4.5 to 4.7: biases on queries, keys and values only; checkpoints repeat the embeddings of the MTP layer."""
-    layers = config.whole("num_hidden_layers")
+    layers = config.layers()
     return {
         **outside(config),
         **heads(config, derived=False),
@@ -106,8 +106,8 @@ def glm4_moe(config: Config) -> Fields:
 
 
 def minimax_m2(config: Config) -> Fields:
-    """MiniMax-M2: norms over all heads, no shared expert."""
-    layers = config.whole("num_hidden_layers")
+    """MiniMax-M2: norms over all heads and a routing bias unless the file says otherwise; no shared expert."""
+    layers = config.layers()
     if config.given("attn_type_list"):
         config.items("attn_type_list", layers, (1,))
     config.only(shared_intermediate_size=0, sliding_window=None, qk_norm_type="per_layer")
@@ -119,7 +119,7 @@ def minimax_m2(config: Config) -> Fields:
         **widths,
         **rotary(config, widths["head_dim"]),
         **experts(config, "intermediate_size"),
-        "qk_norm": "full" if config.flag("use_qk_norm") else "none",
-        "router_bias": config.flag("use_routing_bias"),
+        "qk_norm": "full" if config.flag("use_qk_norm", True) else "none",
+        "router_bias": config.flag("use_routing_bias", True),
         "groups": merged(full(config, layers), mlps([True] * layers)),
     }

@@ -12,18 +12,18 @@ LINEAR = "linear_attention"
 def qwen3_next(config: Config) -> Fields:
     """Qwen3-Next; its config does not name the prediction layer of its checkpoint."""
     config.only(use_sliding_window=False)
-    return _model(config, sparse_layers(config, config.whole("num_hidden_layers")))
+    return _model(config, sparse_layers(config, config.layers()))
 
 
 def qwen3_5(config: Config) -> Fields:
     """Qwen3.5, dense."""
     config.only(mlp_only_layers=[])
-    return _model(config, [False] * config.whole("num_hidden_layers")) | _prediction(config, "dense")
+    return _model(config, [False] * config.layers()) | _prediction(config, "dense")
 
 
 def qwen3_5_moe(config: Config) -> Fields:
     """Qwen3.5 with experts."""
-    return _model(config, sparse_layers(config, config.whole("num_hidden_layers"))) | _prediction(config, "moe")
+    return _model(config, sparse_layers(config, config.layers())) | _prediction(config, "moe")
 
 
 def _prediction(config: Config, mlp: str) -> Fields:

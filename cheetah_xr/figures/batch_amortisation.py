@@ -1,0 +1,71 @@
+"""Seed 1, figure 6: what batching buys and what it costs."""
+
+from __future__ import annotations
+
+import xarray as xr
+from matplotlib.figure import Figure
+
+from ..api import evaluate
+from .common import assumed, described, gpu_name, log_grid, model_name
+from .style import SERIES, end_labels, headline, log_axis, new_figure, tokens
+
+CONTEXTS = (512, 4096, 32768)
+PANELS = {
+    "throughput": "output tokens/s\nof the instance",
+    "itl": "inter-token\nlatency (ms)",
+    "weight_bytes_per_token": "weight GB read\nper output token",
+}
+
+
+def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm", tp: int = 8) -> xr.Dataset:
+    """Throughput, inter-token latency and weight bytes per token over batch, for several contexts."""
+    ds = evaluate(
+        model,
+        gpu,
+        batch=log_grid(1, 2048, 80),
+        seq_len=list(CONTEXTS),
+        tp=tp,
+        efficiency="ideal",
+        outputs=["throughput", "tpot", "bytes_weights", "max_batch"],
+    )
+    weights = ds["bytes_weights"] * tp / ds["batch"]
+    found = {
+        "throughput": ds["throughput"],
+        "itl": (ds["tpot"] * 1e3).assign_attrs(units="ms"),
+        "weight_bytes_per_token": (weights / 1e9).assign_attrs(units="GB"),
+        "max_batch": ds["max_batch"],
+    }
+    return described(
+        {name: values.drop_vars(set(values.coords) - {"batch", "seq_len"}) for name, values in found.items()},
+        title=f"{model_name(model)} decode: batching buys throughput and costs latency",
+        shows=f"One instance of {tp} {gpu_name(gpu)}, at three context lengths, up to the largest batch that fits. Weights "
+        "are read once per step for the whole batch, so their bytes per token fall as 1/batch; the cache of every "
+        "sequence is read on top, so throughput levels off and latency rises, sooner at long contexts.",
+        assumptions=assumed(ds),
+    )
+
+
+def draw(ds: xr.Dataset) -> Figure:
+    """Three panels over one batch axis."""
+    fig, axes = new_figure(3, 1, height=6.4)
+    for ax, (name, words) in zip(axes, PANELS.items(), strict=True):
+        labels = []
+        for i, colour in zip(range(ds.sizes["seq_len"]), SERIES, strict=False):
+            one = ds.isel(seq_len=i)
+            values = one[name].where(one["batch"] <= one["max_batch"]).dropna("batch")
+            if name == "weight_bytes_per_token":
+                ax.plot(values["batch"], values, color=SERIES[-1])
+                continue
+            ax.plot(values["batch"], values, color=colour)
+            end = (float(values["batch"][-1]), float(values[-1]))
+            labels.append((*end, f"{tokens(float(one['seq_len']))} context", colour))
+        log_axis(ax, "x", binary=True)
+        log_axis(ax, "y")
+        ax.set_xlim(1, float(ds["batch"][-1]))
+        ax.set_ylabel(words)
+        ax.tick_params(axis="x", labelbottom=ax is axes[-1])
+        if labels:
+            end_labels(ax, labels)
+    axes[-1].set_xlabel("batch (concurrent sequences)")
+    headline(fig, ds.attrs["title"])
+    return fig

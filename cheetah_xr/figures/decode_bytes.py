@@ -1,0 +1,83 @@
+"""Seed 1, figure 5: bytes of a decode step, weights against KV cache, over batch and context."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from ..api import breakdown
+from .common import assumed, crossing, described, gpu_name, log_grid, model_name
+from .style import BOUND_BY, FAINT, INK, end_labels, log_axis, new_figure, titled, tokens
+
+CONTEXTS = (512, 4096, 32768, 131072)
+MLP = ("dense_mlp", "router", "shared_experts", "routed_experts")
+ATTENTION = ("attn_proj", "attn_core", "indexer")
+
+
+def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm", tp: int = 8) -> xr.Dataset:
+    """Bytes one GPU moves in a step, and the batches at which the cache outweighs the weights."""
+    batch = log_grid(1, 1024, 80)
+    ds = breakdown(
+        model, gpu, batch=batch, seq_len=list(CONTEXTS), tp=tp, efficiency="ideal", options={"on_infeasible": "ignore"}
+    )
+    moved = ds["bytes"]
+    weights = moved.sel(cause="weights")
+    parts = {
+        "mlp_weights": _of(weights, MLP),
+        "attention_weights": _of(weights, ATTENTION),
+        "other_weights": _of(weights, ("embedding", "lm_head")),
+        "kv": moved.sel(cause="kv").sum("kernel"),
+        "activations": moved.sel(cause="activations").sum("kernel"),
+    }
+    kept = {"batch", "seq_len"}
+    found = {name: part.drop_vars(set(part.coords) - kept).assign_attrs(units="B") for name, part in parts.items()}
+    total = weights.sum("kernel")
+    crossover = [crossing(batch, found["kv"].sel(seq_len=s) / total.sel(seq_len=s).values) for s in CONTEXTS]
+    return described(
+        {**found, "max_batch": ds["max_batch"].drop_vars(set(ds["max_batch"].coords) - kept),
+         "crossover": ("seq_len", crossover)},
+        title=f"{model_name(model)} decode: weights are a fixed cost, the KV cache grows",
+        shows=f"Bytes that one of {tp} {gpu_name(gpu)} reads and writes for one decode step. Weights do not depend on "
+        "the batch; cache traffic is proportional to batch times context. Dots: cache traffic equals all weights. "
+        "Faint where the batch does not fit in memory.",
+        assumptions=assumed(ds),
+    )  # fmt: skip
+
+
+def _of(values: xr.DataArray, kernels: tuple[str, ...]) -> xr.DataArray:
+    """Sum over those of some kernels that are there."""
+    return values.sel(kernel=[k for k in kernels if k in values["kernel"].values]).sum("kernel")
+
+
+def draw(ds: xr.Dataset) -> Figure:
+    """Level lines for weights, rising lines for the cache at each context."""
+    fig, ax = new_figure(height=5.0)
+    batch, labels = ds["batch"].values, []
+    levels = {
+        "MLP weights": (ds["mlp_weights"], BOUND_BY["weights"], "-"),
+        "attention weights": (ds["attention_weights"], BOUND_BY["weights"], "--"),
+        "LM head, embedding": (ds["other_weights"], BOUND_BY["weights"], ":"),
+        "activations": (ds["activations"], FAINT, "-"),
+    }
+    for name, (values, colour, dashes) in levels.items():
+        line = values.isel(seq_len=0).values / 1e9 if "seq_len" in values.dims else values.values / 1e9
+        ax.plot(batch, line, color=colour, linestyle=dashes)
+        labels.append((batch[-1], line[-1], name, colour))
+    for i in range(ds.sizes["seq_len"]):
+        one = ds.isel(seq_len=i)
+        kv, fits = one["kv"].values / 1e9, batch <= float(one["max_batch"])
+        ax.plot(batch, kv, color=BOUND_BY["kv"], alpha=0.3)
+        ax.plot(batch[fits], kv[fits], color=BOUND_BY["kv"])
+        labels.append((batch[-1], kv[-1], f"KV cache, {tokens(float(one['seq_len']))} context", BOUND_BY["kv"]))
+        at = float(one["crossover"])
+        if np.isfinite(at):
+            ax.plot(at, np.interp(at, batch, kv), "o", color="white", mec=INK, ms=7, zorder=3)
+            ax.annotate(f"batch {at:,.0f}", (at, np.interp(at, batch, kv)), (-8, 5), textcoords="offset points",
+                        ha="right", color=INK)  # fmt: skip
+    log_axis(ax, "x", binary=True)
+    log_axis(ax, "y")
+    ax.set_xlim(batch[0], batch[-1])
+    titled(ax, ds.attrs["title"], "batch (concurrent sequences)", "GB per GPU and decode step")
+    end_labels(ax, labels)
+    return fig

@@ -1,0 +1,77 @@
+"""Seed 1, figure 4: share of prefill FLOPs by component, against sequence length."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from ..api import breakdown
+from .common import assumed, crossing, described, log_grid, model_name
+from .style import INK, SERIES, log_axis, new_figure, titled, tokens
+
+PARTS = {
+    "MLP": ("dense_mlp", "router", "shared_experts", "routed_experts"),
+    "attention projections": ("attn_proj",),
+    "attention core": ("attn_core", "indexer"),
+    "LM head": ("lm_head",),
+}
+COLOURS = {"MLP": SERIES[0], "attention projections": SERIES[5], "attention core": SERIES[1], "LM head": SERIES[6]}
+LONGEST = 2**20
+
+
+def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm") -> xr.Dataset:
+    """FLOPs of one prompt by component, and the length at which the attention core has half of them."""
+    ds = breakdown(
+        model,
+        gpu,
+        batch=1,
+        seq_len=log_grid(256, LONGEST, 120),
+        phase="prefill",
+        efficiency="ideal",
+        overrides={"model.max_seq_len": LONGEST},
+        options={"on_infeasible": "ignore"},
+    )
+    kernels = ds["kernel"].values.tolist()
+    flops = xr.concat(
+        [ds["flops"].sel(kernel=[k for k in names if k in kernels]).sum("kernel") for names in PARTS.values()], "part"
+    ).assign_coords(part=list(PARTS))
+    linear = flops.sel(part=["MLP", "attention projections"]).sum("part")
+    return described(
+        {
+            "flops": flops.drop_vars(set(flops.coords) - {"part", "seq_len"}).assign_attrs(units="FLOP"),
+            "crossover": crossing(ds["seq_len"], flops.sel(part="attention core") / linear),
+        },
+        title=f"Prefill of {model_name(model)}: linear layers first, attention at long prompts",
+        shows="Share of the FLOPs of one prompt. Linear layers (attention projections and MLP) cost the same for every "
+        "token, the attention core more with every token before it. Lengths beyond those the model was made for are "
+        "arithmetic only.",
+        assumptions=assumed(ds),
+    )
+
+
+def draw(ds: xr.Dataset) -> Figure:
+    """Stacked shares with the crossover."""
+    fig, ax = new_figure(height=4.2)
+    share = (ds["flops"] / ds["flops"].sum("part")).transpose("part", "seq_len")
+    x, parts = ds["seq_len"].values, [name for name in ds["part"].values if float(share.sel(part=name).max()) > 0.01]
+    edges = np.cumsum(np.vstack([np.zeros(x.size), *(share.sel(part=name).values for name in parts)]), axis=0)
+    for name, low, high in zip(parts, edges[:-1], edges[1:], strict=True):
+        ax.fill_between(x, low, high, color=COLOURS[name], alpha=0.9, linewidth=0)
+        at = np.argmax(high - low)
+        where = int(np.clip(at, 0.13 * x.size, 0.8 * x.size))
+        ax.text(x[where], (low + high)[where] / 2, name, color="white", fontweight="bold", ha="center", va="center")
+    crossover = float(ds["crossover"])
+    if np.isfinite(crossover):
+        ax.axvline(crossover, color=INK, linestyle=":", linewidth=1.4)
+        ax.annotate(
+            f"core = projections + MLP\nat {crossover:,.0f} tokens",
+            (crossover, 0.06), (-6, 0), textcoords="offset points", ha="right", color="white",
+        )  # fmt: skip
+    log_axis(ax, "x", binary=True)
+    ax.xaxis.set_major_formatter(lambda value, _: tokens(value))
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    ax.set_xlim(x[0], x[-1])
+    ax.set_ylim(0, 1)
+    titled(ax, ds.attrs["title"], "prompt (input tokens)", "share of prefill FLOPs")
+    return fig

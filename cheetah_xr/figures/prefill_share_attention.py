@@ -1,0 +1,82 @@
+"""Seed 1, footnote 3: the split of figure 3 for three forms of attention in one model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import xarray as xr
+from matplotlib.figure import Figure
+
+from ..api import evaluate
+from ..specs import Model, SpecError, load_model
+from .common import assumed, described, log_grid, model_name
+from .prefill_share import prefill_share
+from .style import SERIES, end_labels, log_axis, new_figure, titled, tokens
+
+OUTPUT, BATCH = 512, 8
+LATENT = {
+    "kv_lora_rank": 512,
+    "q_lora_rank": 0,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+}
+"""Widths of the latent version: those of DeepSeek-V3, queries projected directly."""
+
+
+def data(model: str = "llama-3.1-70b", gpu: str = "h200-sxm", tp: int = 2) -> xr.Dataset:
+    """Share of prefill for the model with multi-head, grouped-query and latent attention."""
+    versions = versions_of(load_model(model))
+    where: dict[str, Any] = {"model": versions, "gpu": gpu, "tp": tp, "efficiency": "ideal"}
+    where["options"] = {"on_infeasible": "ignore"}
+    share, ds = prefill_share(where, log_grid(512, 65536, 30), [OUTPUT], BATCH)
+    cache = evaluate(versions, gpu, batch=1, seq_len=1, outputs=["kv_bytes_per_sequence"])["kv_bytes_per_sequence"]
+    return described(
+        {"prefill_share": share.isel(output_tokens=0), "kv_bytes_per_token": cache.drop_vars(set(cache.coords) - {"model"})},
+        title="The smaller the KV cache, the larger the share of prefill",
+        shows=f"{model_name(model)} with every query head its own keys and values (MHA), with groups of heads that "
+        "share them (GQA) and with multi-head latent attention (MLA, widths of DeepSeek-V3): a smaller cache "
+        f"(named per token) makes decode faster and hardly changes prefill. {BATCH} requests together, {OUTPUT} output tokens each; memory "
+        "capacity is not asked about, so that all three run. Tensor parallelism splits KV heads but copies the latent "
+        "cache on every GPU: at high degrees MLA loses its lead.",
+        assumptions=assumed(ds),
+    )
+
+
+def versions_of(model: Any) -> list[Model]:
+    """The model with all three forms of attention.
+
+    Raises
+    ------
+    SpecError
+        When it has no grouped-query attention to replace.
+    """
+    if not isinstance(model, Model) or any(group.attention != "gqa" for group in model.groups):
+        raise SpecError(f"figures: prefill-share-attention needs a model with grouped-query attention, not {model.name}")
+    fields = model.model_dump()
+    latent = tuple({**group, "attention": "mla"} for group in fields["groups"])
+    changes: dict[str, dict[str, Any]] = {
+        "MHA": {"n_kv_heads": model.n_heads},
+        "GQA": {},
+        "MLA": {**LATENT, "groups": latent},
+    }
+    return [Model.model_validate({**fields, **change, "name": name}) for name, change in changes.items()]
+
+
+def draw(ds: xr.Dataset) -> Figure:
+    """One line per form of attention."""
+    fig, ax = new_figure(height=4.2)
+    x, labels = ds["input_tokens"].values, []
+    for name, colour in zip(ds["model"].values, SERIES, strict=False):
+        line = ds.sel(model=name)
+        ax.plot(x, line["prefill_share"], color=colour)
+        text = f"{name}: {float(line['kv_bytes_per_token']) / 1e3:,.0f} kB/token"
+        labels.append((x[-1], float(line["prefill_share"][-1]), text, colour))
+    log_axis(ax, "x", binary=True)
+    ax.xaxis.set_major_formatter(lambda value, _: tokens(value))
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    ax.set_xlim(x[0], x[-1])
+    ax.set_ylim(0, 1)
+    titled(ax, ds.attrs["title"], "input tokens", "share of prefill in the requests' time")
+    end_labels(ax, labels)
+    return fig

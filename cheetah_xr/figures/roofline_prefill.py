@@ -1,0 +1,61 @@
+"""Seed 2, figure 9: prefill on the roofline, over the length of the prompt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import xarray as xr
+from matplotlib.figure import Figure
+
+from ..analysis import flag_labels
+from .common import described, gpu_name, model_name
+from .rooflines import AXES, draw_roof, mark_ridge, points, roof
+from .seeds import LAYERS, SEED_2_H100, assumed_on
+from .style import BOUND_BY, INK, new_figure, titled
+
+PROMPTS = [1, 10, 100, 1000, 4000]
+NAMED = 1000
+"""The seed's prompt."""
+
+
+def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
+    """Prompts of several lengths and the roof."""
+    ds = points(model, gpu, LAYERS, "prefill", PROMPTS)
+    named = ds.sel(seq_len=NAMED)
+    bound = flag_labels(ds["bottleneck"])
+    return described(
+        xr.merge(
+            [ds[["arithmetic_intensity", "flops", "reached"]].reset_coords(drop=True), roof(gpu)],
+            combine_attrs="drop",
+        ).assign(bound=("seq_len", bound.values)),
+        title=f"Prefill of {model_name(str(ds['model'].values))} reaches the compute roof",
+        shows=f"One prompt of T tokens: intensity grows with T. T = {NAMED:,} has {float(named['flops']) / 1e12:,.2f} "
+        f"TFLOP and {float(named['arithmetic_intensity']):,.1f} FLOP per byte, right of the ridge of the "
+        f"{gpu_name(str(ds['gpu'].values))} at {float(roof(gpu)['ridge']):,.1f}.",
+        assumptions=assumed_on(ds),
+    )
+
+
+def draw(ds: xr.Dataset) -> Figure:
+    """Prompts as points under the roof."""
+    fig, ax = new_figure()
+    draw_roof(ax, ds)
+    mark_ridge(ax, ds)
+    for length in ds["seq_len"].values:
+        at = ds.sel(seq_len=length)
+        x, y = float(at["arithmetic_intensity"]), float(at["reached"]) / 1e12
+        compute = str(at["bound"].values) == "compute"
+        ax.plot([x], [y], "o", color=BOUND_BY["compute" if compute else "weights"], markersize=8, zorder=3)
+        named = length == NAMED
+        ax.annotate(
+            f"T={length:,}\n{x:,.1f} FLOP/byte" if named else f"T={length:,}",
+            (x, y),
+            xytext=((0, 9) if named else (0, -10)) if compute else (9, -9),
+            textcoords="offset points",
+            ha="center" if compute else "left",
+            va=("bottom" if named else "top") if compute else "center",
+            color=INK,
+            fontweight="bold" if named else "normal",
+        )
+    titled(ax, ds.attrs["title"], *AXES)
+    return fig
