@@ -32,7 +32,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-WIDE = 180
+WIDE = 200
 """Columns where no terminal says how many there are: a table in a file is not cut."""
 
 
@@ -244,6 +244,9 @@ def figures(
 @app.command("list")
 def list_command(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
     """List the catalogue: models, gpus, precisions, efficiencies or sweeps.
+
+    KV of models is in bf16 on one GPU: the growth per token once windows are full, and all that 8,192 tokens keep, states
+    included. Attention: w window, c chunk, top n what an indexer keeps, /n an entry for every n tokens.
 
     Example: `cheetah-xr list gpus`
     """

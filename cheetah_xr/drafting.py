@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .cache import cache_bytes
-from .ledger import LayerWork, Pass, PassWork
-from .mlp import replicated
+from .ledger import LayerWork, Pass, PassWork, replicated
 from .model import embedding, layer_work, lm_head, model_work
 from .specs import AnyModel, LumpedModel, Model, Options, Precision
 from .terms import Num

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from .specs import Options, Precision
 from .terms import Num, collectives
+from .terms.linear import gemm_activations, gemm_flops
 
 Architecture: TypeAlias = Any
 """A Model whose numbers may be arrays."""
@@ -161,6 +163,24 @@ class Pass:
     def context(self) -> Num:
         """Tokens of one sequence after the pass has read its cache: what must fit in memory."""
         return self.seq_len if self.decode else self.seq_len + self.cached
+
+
+def replicated(
+    name: str, kernel: str, p: Pass, k: Num, n: Num, precision: Precision, options: Options, component: str = ""
+) -> Operation:
+    """A GEMM of the new tokens whose weights every tensor-parallel rank holds."""
+    counted = options.activation_traffic == "gemm"
+    b_in, b_act = getattr(precision, f"{kernel}_input_bytes") * counted, precision.activation_bytes * counted
+    weights = k * n * getattr(precision, f"{kernel}_weight_bytes")
+    return Operation(
+        name,
+        kernel,
+        flops=gemm_flops(p.new, k, n),
+        weights=weights,
+        activations=gemm_activations(p.new, k, n, b_in, b_act),
+        resident=weights,
+        component=component,
+    )
 
 
 def tp_all_reduce(name: str, p: Pass, volume: Num, used: Num = 1.0) -> Collective:

@@ -47,7 +47,8 @@ def attention_kind(model: AnyModel) -> str:
         return "lumped"
     found: dict[str, int] = {}
     for group in model.groups:
-        limit = f" w{group.window}" if group.window else f" c{group.chunk}" if group.chunk else ""
+        window = f" w{group.window}" if group.window and group.attention == "gqa" else ""
+        limit = f" c{group.chunk}" if group.chunk else window
         made = f" /{group.compress}" if group.compress else ""
         index = f" top {model.index_top_k}" if group.indexer != "none" else ""
         if group.attention != "none":
@@ -62,7 +63,7 @@ def models() -> Table:
     for column in ("model", "parameters (1e9)", "active (1e9)", "KV/token (kB)", "KV at 8k (MB)", "max tokens"):
         table.add_column(column, justify="left" if column == "model" else "right", no_wrap=True)
     table.add_column("precision", no_wrap=True)
-    table.add_column("attention (layers, kind)")
+    table.add_column("attention: layers of each kind", no_wrap=True)
     for name in specs.list_models():
         m = specs.load_model(name)
         lumped = isinstance(m, LumpedModel)
@@ -76,10 +77,6 @@ def models() -> Table:
             "-" if isinstance(m, LumpedModel) else m.default_precision,
             attention_kind(m),
         )
-    table.caption = (
-        "KV in bf16, one GPU: growth per token once windows are full; all that 8,192 tokens keep, states included"
-    )
-    table.caption_justify = "left"
     return table
 
 

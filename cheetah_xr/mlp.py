@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .attention import small_op
-from .ledger import Architecture, Collective, Operation, Pass, ring_gather, tp_all_reduce, wide_gathers
+from .ledger import Architecture, Collective, Operation, Pass, replicated, ring_gather, tp_all_reduce, wide_gathers
 from .specs import LayerGroup, Options, Precision
 from .terms import Num, collectives, experts, small_ops
 from .terms.linear import gemm_activations, gemm_flops
@@ -44,24 +44,6 @@ def moe_operations(m: Architecture, precision: Precision, options: Options, p: P
         *_routed(m, precision, options, p),
         *after,
     ]
-
-
-def replicated(
-    name: str, kernel: str, p: Pass, k: Num, n: Num, precision: Precision, options: Options, component: str = ""
-) -> Operation:
-    """A GEMM of the new tokens whose weights every tensor-parallel rank holds."""
-    counted = options.activation_traffic == "gemm"
-    b_in, b_act = getattr(precision, f"{kernel}_input_bytes") * counted, precision.activation_bytes * counted
-    weights = k * n * getattr(precision, f"{kernel}_weight_bytes")
-    return Operation(
-        name,
-        kernel,
-        flops=gemm_flops(p.new, k, n),
-        weights=weights,
-        activations=gemm_activations(p.new, k, n, b_in, b_act),
-        resident=weights,
-        component=component,
-    )
 
 
 def _shared_gate(m: Architecture, precision: Precision, p: Pass) -> list[Operation]:

@@ -14,11 +14,12 @@ from .ledger import (
     Operation,
     Pass,
     PassWork,
+    replicated,
     ring_gather,
     tp_all_reduce,
     wide_gathers,
 )
-from .mlp import mlp_collectives, mlp_operations, moe_exchange, replicated
+from .mlp import mlp_collectives, mlp_operations, moe_exchange
 from .recurrent import recurrent
 from .sparse import compressed, indexer
 from .specs import RECURRENT, AnyModel, LayerGroup, LumpedModel, Options, Precision

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .attention import linear, projection, rope, softmax, widths
-from .ledger import Architecture, Operation, Pass
+from .ledger import Architecture, Operation, Pass, replicated
 from .specs import LayerGroup, Options, Precision
 from .terms import Num
 from .terms import attention as terms
@@ -20,9 +20,7 @@ def indexer(m: Architecture, group: LayerGroup, precision: Precision, options: O
         terms.visible_pairs(p.new, p.before) if p.decode or options.causal else terms.uncausal_pairs(p.new, p.cached)
     )
     head_weights = (
-        [linear("index_weights", precision, p, d, m.index_heads, p.new * m.index_heads * b_act)]
-        if group.attention == "mla"
-        else []
+        [_small("index_weights", m.index_heads, m, precision, options, p)] if group.attention == "mla" else []
     )
     cached = p.seq_len if p.decode else p.cached
     return [
@@ -31,6 +29,11 @@ def indexer(m: Architecture, group: LayerGroup, precision: Precision, options: O
         *head_weights,
         _index_scores(m, precision, p, pairs, cached + p.new, p.new, b_act),
     ]
+
+
+def _small(name: str, n: Num, m: Architecture, precision: Precision, options: Options, p: Pass) -> Operation:
+    """A projection that engines keep unquantised on every rank, like the router."""
+    return replicated(name, "router", p, m.hidden, n, precision, options, "attn")
 
 
 def _query_width(m: Architecture, group: LayerGroup) -> Num:
@@ -62,7 +65,7 @@ def compressed(m: Architecture, group: LayerGroup, precision: Precision, options
         project("q_down", d, m.q_lora_rank),
         project("q_up", m.q_lora_rank, heads * width),
         project("kv_proj", d, width),
-        *([] if group.compress is None else [project("compressor", d, 2 * series * width)]),
+        *([] if group.compress is None else [_small("compressor", 2 * series * width, m, precision, options, p)]),
         *_entry_indexer(m, group, precision, options, p),
         *rope(options, precision, p.new * m.qk_rope_head_dim * (heads + 1) * m.rotary),
         Operation(
@@ -105,8 +108,8 @@ def _entry_indexer(
     moved = cached // group.compress + new
     return [
         projection("index_q", precision, options, p, m.q_lora_rank, m.index_heads * m.index_dim),
-        projection("index_weights", precision, options, p, m.hidden, m.index_heads),
-        projection("index_compressor", precision, options, p, m.hidden, 4 * m.index_dim),
+        _small("index_weights", m.index_heads, m, precision, options, p),
+        _small("index_compressor", 4 * m.index_dim, m, precision, options, p),
         _index_scores(m, precision, p, pairs, moved, new, widths(precision, options)[1]),
     ]
 

@@ -1,4 +1,4 @@
-"""Twenty one-token mistakes in the formulas, each of which the tests must notice: ``make mutants``.
+"""One-token mistakes in the formulas, each of which the tests must notice: ``make mutants``.
 
 Each mutant is made in a copy of the project, and the tests are run there until the first failure.
 """
@@ -27,8 +27,8 @@ MUTANTS = [
     ("terms/roofline.py", "return work / (rate * efficiency)", "return work / rate", "no efficiency"),
     ("combine.py", "np.maximum(memory, compute)", "memory + compute", "sum for max in a roofline"),
     ("combine.py", "exposed * np.minimum(t_x, t_y)", "np.minimum(t_x, t_y)", "nothing is hidden"),
-    ("attention.py", "return (read + p.new) *", "return read *", "new tokens are not written to the cache"),
-    ("attention.py", "(m.kv_lora_rank + m.qk_rope_head_dim)", "m.kv_lora_rank", "no rotary part in the latent cache"),
+    ("attention.py", "0.0 if group.kv_shared else p.new", "0.0", "new tokens are not written to the cache"),
+    ("cache.py", "(m.kv_lora_rank + m.qk_rope_head_dim)", "m.kv_lora_rank", "no rotary part in the latent cache"),
     ("mlp.py", "rows = p.new * m.top_k / p.ep", "rows = p.new / p.ep", "one expert per token"),
     ("mlp.py", "resident=local * one", "resident=distinct * one", "only used experts are held"),
     ("model.py", "tokens = p.new if p.decode else 1", "tokens = p.new", "logits of every prompt token"),
@@ -38,9 +38,51 @@ MUTANTS = [
     ("status.py", "m.n_heads % p.tp != 0", "m.n_heads % p.tp == 0", "the head rule upside down"),
     (
         "accounting.py",
-        "layer.count * options.micro_batches",
-        "layer.count",
+        "layer.times * options.micro_batches",
+        "layer.times",
         "weights are read once for all micro-batches",
+    ),
+    ("terms/recurrent.py", "(7 if delta else 5)", "(5 if delta else 5)", "the delta rule costs nothing"),
+    (
+        "terms/recurrent.py",
+        "(3 * key_dim + 2 * value_dim)",
+        "(3 * key_dim + value_dim)",
+        "one product too few in a chunk",
+    ),
+    ("terms/recurrent.py", "(taps - 1)", "taps", "the convolution keeps its newest input"),
+    ("terms/attention.py", "free = size * most - 1", "free = size * most", "the cap on entries one token late"),
+    ("terms/attention.py", "whole * (whole - 1) / 2", "whole * whole / 2", "half an entry too many for every query"),
+    ("recurrent.py", "return 2.0 if p.decode", "return 1.0 if p.decode", "the state is read and never written"),
+    ("recurrent.py", 'group.attention == "mamba2" else', 'group.attention == "kda" else', "Mamba-2 groups are split"),
+    ("attention.py", "window=p.new * m.index_top_k", "window=m.index_top_k", "drafts share their chosen tokens"),
+    ("attention.py", 'm.index_top_k if group.indexer != "none"', 'm.index_top_k if group.indexer == "own"', "shared"),
+    (
+        "sparse.py",
+        '[project("compressor", d, 2 * series * width)]',
+        '[project("compressor", d, series * width)]',
+        "gates",
+    ),
+    ("sparse.py", "return p.new / group.compress", "return p.new", "an entry for every token"),
+    ("mlp.py", "d, f = expert_hidden(m),", "d, f = m.hidden,", "latent experts at full width"),
+    (
+        "mlp.py",
+        "one_copy = p.new / p.tp * expert_hidden(m)",
+        "one_copy = p.new / p.tp * m.hidden",
+        "full width travels",
+    ),
+    ("drafting.py", "options.draft_tokens if p.decode else 1", "1", "one draft pass however many drafts"),
+    ("drafting.py", "replace(p, new=1.0,", "replace(p, new=p.new,", "draft passes verify too"),
+    (
+        "cache.py",
+        'if group.attention == "none" or group.kv_shared:',
+        'if group.attention == "none":',
+        "shared kept twice",
+    ),
+    (
+        "model.py",
+        "n = streams * m.hidden, (2 + streams) * streams",
+        "n = m.hidden, (2 + streams) * streams",
+        "one stream",
     ),
 ]
 

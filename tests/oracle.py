@@ -579,7 +579,7 @@ def mla_projections(case, group):
     if indexes(group):
         i_h, i_d = model["index_heads"], model["index_dim"]
         gemms.append((T, q_lora, i_h * i_d, q_lora * i_h * i_d))
-        gemms.append((T, d, i_d + i_h, d * (i_d + i_h)))
+        gemms.append((T, d, i_d, d * i_d))
     return gemms
 
 
@@ -595,12 +595,9 @@ def compressed_projections(case, group):
         (T * groups, per_group, o_lora, groups * per_group * o_lora),
         (T, groups * o_lora, d, groups * o_lora * d),
     ]
-    if group.get("compress") is not None:
-        made = 2 * (2 if is_sparse(group) else 1) * h_dim
-        gemms.append((T, d, made, d * made))
     if indexes(group):
-        i_h, i_d = model["index_heads"], model["index_dim"]
-        gemms += [(T, q_lora, i_h * i_d, q_lora * i_h * i_d), (T, d, i_h, d * i_h), (T, d, 4 * i_d, d * 4 * i_d)]
+        queries = model["index_heads"] * model["index_dim"]
+        gemms.append((T, q_lora, queries, q_lora * queries))
     return gemms
 
 
@@ -634,6 +631,19 @@ PROJECTIONS = {
     "compressed": compressed_projections,
     **dict.fromkeys(RECURRENT, recurrent_projections),
 }
+
+
+def unquantised_projections(case, group):
+    """GEMMs of an attention with the router's bytes: compressors, and the head weights of an indexer."""
+    model, T, kind = case.model, case.T, group["attention"]
+    d, widths = model["hidden"], []
+    if group.get("compress") is not None:
+        widths.append(2 * (2 if is_sparse(group) else 1) * model["head_dim"])
+    if indexes(group) and kind != "gqa":
+        widths.append(model["index_heads"])
+    if indexes(group) and kind == "compressed":
+        widths.append(4 * model["index_dim"])
+    return [(T, d, width, d * width) for width in widths]
 
 
 def convolution_weights(case, group):
@@ -804,8 +814,11 @@ def attention_kernels(case, group):
     kernels = [projection_kernel(case, group), CORES[group["attention"]](case, group)]
     if indexes(group):
         kernels.append(indexer_kernel(case, group))
+    small = unquantised_projections(case, group)
     if streams(case.model) > 1:
-        kernels.append(router_kernel(case, [stream_gemm(case)]))
+        small.append(stream_gemm(case))
+    if small:
+        kernels.append(router_kernel(case, small))
     if case.options["small_ops"] != "none":
         kernels.append(attention_small_ops(case, group))
     return kernels
@@ -1306,6 +1319,8 @@ def layer_weight_bytes(case, group):
     model, precision = merged(case.model, group), case.precision
     d, r = model["hidden"], streams(model)
     held = local_attention_parameters(case, group) * precision["attention_weight_bytes"]
+    unquantised = sum(elements for _, _, _, elements in unquantised_projections(case, group))
+    held += unquantised * precision["router_weight_bytes"]
     if r > 1:
         held += blocks(group) * r * d * (2 + r) * r * precision["router_weight_bytes"]
     if is_dense(group):
@@ -1460,7 +1475,7 @@ def group_compute_types(case, groups):
             classes |= {"attention", "attn_core"}
         if indexes(group):
             classes.add("indexer")
-        if streams(case.model) > 1 or is_routed(group):
+        if streams(case.model) > 1 or is_routed(group) or unquantised_projections(case, group):
             classes.add("router")
         if is_dense(group):
             classes.add("dense_mlp")

@@ -11,7 +11,7 @@ import cheetah_xr as cx
 
 NAMES = {
     "unknown GPU": ({"gpu": "h1000-sxm"}, "gpu 'h1000-sxm'", "h100-sxm"),
-    "unknown model": ({"model": "gpt-5"}, "model 'gpt-5'", "llama-3.1-70b"),
+    "unknown model": ({"model": "gpt-5"}, "model 'gpt-5'", "gpt-oss-20b"),
     "unknown precision": ({"precision": "fp9"}, "precision 'fp9'", "fp8"),
     "unknown efficiency": ({"efficiency": "best"}, "efficiency 'best'", "ideal"),
     "one of two": ({"gpu": ["h100-sxm", "h1000"]}, "'h1000'"),

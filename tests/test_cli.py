@@ -94,7 +94,7 @@ BAD = {
     "tp 0": (["--tp", 0], "tp", "at least 1"),
     "tp 3": (["--tp", 3], "tp_heads", "1, 2, 4, 8, 16, 32, 64"),
     "unknown GPU": (["--gpu", "h1000"], "'h1000'", "h100-sxm"),
-    "unknown model": (["--model", "gpt-5"], "'gpt-5'", "llama-3.1-70b"),
+    "unknown model": (["--model", "gpt-5"], "'gpt-5'", "gpt-oss-20b"),
     "unknown precision": (["--precision", "fp9"], "'fp9'", "fp8"),
     "unknown efficiency": (["--efficiency", "best"], "'best'", "ideal"),
     "file is missing": (["--gpu", "folder/gpu.yaml"], "folder/gpu.yaml"),
@@ -172,8 +172,29 @@ def test_list(kind, cli):
 
 
 def test_list_shows_the_numbers(cli):
-    assert re.search(r"h100-sxm\s+85\.521\s+3,350\s+989\.4\s+1,978\.9\s+450\s+8\s+50", cli("list", "gpus").out)
-    assert re.search(r"mixtral-8x7b\s+46\.703\s+12\.88\s+32", cli("list", "models").out)
+    gpus = cli("list", "gpus").out
+    assert re.search(r"h100-sxm\s+85\.521\s+3,350\s+989\.4\s+1,978\.9\s+-\s+450\s+8\s+50\s+700\s", gpus)
+    models = cli("list", "models").out
+    assert re.search(r"deepseek-v3 \s+671\.03\s+37\.552\s+70\.272\s+575\.67\s+163,840\s+fp8\s+61 mla", models)
+    assert re.search(r"gemma-3-27b .* 81\.92\s+1,107\.3 .* 52 gqa w1024, 10 gqa", models)
+    assert re.search(r"qwen3-next-80b-a3b .* 24\.576\s+278\.59 .* 36 deltanet, 12 gqa", models)
+
+
+def test_memory_is_explained(cli):
+    ran = cli("estimate", "--model", "qwen3-next-80b-a3b", "--gpu", "h200-sxm", "--tp", 2, "--explain-memory")
+    assert ran.code == 0
+    assert re.search(r"recurrent state\s+36\s+0\.039\s+0\.036\s+38\.63 MB whatever the length", ran.out)
+    assert re.search(r"KV cache\s+12\s+0\.025\s+0\.023\s+12\.29 kB per token", ran.out)
+    assert re.search(r"routed experts\s+\d", ran.out)
+    assert "does not grow" in ran.out
+    short = cli("estimate", "--model", "deepseek-v3", "--gpu", "h200-sxm", "--tp", 4, "--explain-memory")
+    assert short.code == 2
+    assert "The weights do not fit" in short.out
+
+
+def test_estimates_take_the_precision_of_the_checkpoint(cli):
+    assert "fp8" in cli("estimate", "--model", "deepseek-v3", "--gpu", "h200-sxm", "--tp", 8, "--ep", 8).out
+    assert re.search(r"mixtral-8x7b\s+46\.703\s+12\.88\s+131\.07", cli("list", "models").out)
     assert cli("list", "clouds").code == 2
 
 

@@ -24,9 +24,7 @@ IGNORE = cx.Options(on_infeasible="ignore")
 
 
 def evaluate(model, precision="bf16", gpu=H200, batch=1, seq_len=1, options=None, **more):
-    return cx.evaluate(
-        model, gpu, precision, batch=batch, seq_len=seq_len, efficiency="ideal", options=options, **more
-    )  # fmt: skip
+    return cx.evaluate(model, gpu, precision, batch=batch, seq_len=seq_len, efficiency="ideal", options=options, **more)
 
 
 def per_sequence(model, precision="bf16", **more):
@@ -89,11 +87,10 @@ def test_gemma_3_at_long_context():
     ("model", "window"), [("mistral-7b-v0.1", 4096), ("gemma-2-27b", 4096), ("llama-4-scout", 8192)]
 )
 def test_a_window_larger_than_the_context_is_not_held(model, window):
-    below, above = window // 2, 2 * window
-    one, two, full = per_sequence(model, seq_len=[1, below, window])
-    assert two == below * one
-    assert full == window * one
-    assert per_sequence(model, seq_len=above) < above * one if above <= cx.load_model(model).max_seq_len else True
+    lengths = [window // 2, window, 2 * window]
+    one, *found = per_sequence(model, seq_len=[1, *lengths])
+    assert found[:2] == [s * one for s in lengths[:2]]
+    assert found[2] < lengths[2] * one
 
 
 # ---- hybrids: the state does not shrink with the cache
@@ -220,9 +217,7 @@ def test_deepseek_v4_flash_on_eight_b200():
 
 @pytest.mark.parametrize("model", ["deepseek-v3", "deepseek-v4-flash", "kimi-k2-instruct", "glm-5.2"])
 def test_latents_are_copied_on_every_rank(model):
-    assert len(set(per_sequence(model, tp=[1, 2, 4, 8], seq_len=8192))) == 1 or isinstance(
-        per_sequence(model, tp=[1, 8], seq_len=8192), float
-    )
+    assert len(set(per_sequence(model, tp=[1, 2, 4, 8], seq_len=8192))) == 1
 
 
 def test_kv_heads_are_copied_once_tp_exceeds_them():
@@ -232,15 +227,15 @@ def test_kv_heads_are_copied_once_tp_exceeds_them():
 
 
 def test_data_parallel_attention_multiplies_the_sequences_of_mla_only():
-    """DeepSeek-V3 on 16 GPUs: nearly 16 times; Llama's divided heads gain nothing from it."""
+    """DeepSeek-V3 on 16 GPUs: 16 caches instead of one, each beside 60 instead of 43.5 GB of weights, of 173 GB."""
     many = {"gpu": B200 | {"nic_gb_s": 50}, "batch": 16, "seq_len": 8192, "outputs": ["max_batch"]}
     together, apart = (
         float(evaluate("deepseek-v3", "fp8", **many, **layout).max_batch)
         for layout in ({"tp": 16}, {"dp": 16, "ep": 16})
     )
-    assert 14 < apart / together < 16
-    eight = [float(evaluate("llama-3.1-8b", **many, tp=8, dp=dp).max_batch) for dp in (1, 2)]
-    assert eight[1] == 2 * eight[0]
+    assert apart / together == pytest.approx(16 * (173 - 60) / (173 - 43.5), rel=0.01)
+    together, apart = (float(evaluate("llama-3.1-8b", **many, **layout).max_batch) for layout in ({"tp": 8}, {"dp": 8}))
+    assert apart < together  # its heads are divided either way; only the weights are copied
 
 
 # ---- heads decide the valid tp
@@ -333,9 +328,10 @@ def test_a_structural_field_that_is_missing_is_named(field):
     refused(lambda: cx.load_model({name: value for name, value in V32.items() if name != field}), field)
 
 
-def test_an_unknown_spelling_of_the_experts_is_named():
+def test_an_unknown_spelling_of_the_experts_is_refused():
     other = {name: value for name, value in V32.items() if name != "n_routed_experts"}
-    refused(lambda: cx.load_model({**other, "num_routed_experts": 256}), "num_routed_experts")
+    refused(lambda: cx.load_model({**other, "num_routed_experts": 256}), "n_routed_experts", "missing")
+    refused(lambda: cx.load_model({**V32, "num_routed_experts": 256}), "num_routed_experts")
 
 
 # ---- times that were measured bound the ideal from above

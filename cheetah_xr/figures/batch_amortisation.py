@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import xarray as xr
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from ..api import evaluate
 from .common import assumed, described, gpu_name, log_grid, model_name
@@ -36,7 +37,7 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm", tp: int = 8) -> xr
         "max_batch": ds["max_batch"],
     }
     return described(
-        {name: values.drop_vars(set(values.coords) - {"batch", "seq_len"}) for name, values in found.items()},
+        {name: values.reset_coords(drop=True) for name, values in found.items()},
         title=f"{model_name(model)} decode: batching buys throughput and costs latency",
         shows=f"One instance of {tp} {gpu_name(gpu)}, at three context lengths, up to the largest batch that fits. Weights "
         "are read once per step for the whole batch, so their bytes per token fall as 1/batch; the cache of every "
@@ -64,8 +65,11 @@ def draw(ds: xr.Dataset) -> Figure:
         ax.set_xlim(1, float(ds["batch"][-1]))
         ax.set_ylabel(words)
         ax.tick_params(axis="x", labelbottom=ax is axes[-1])
-        if labels:
+        if name == "throughput":
             end_labels(ax, labels)
+        if name != "weight_bytes_per_token":
+            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes[-1].set_xlabel("batch (concurrent sequences)")
+    fig.align_ylabels()
     headline(fig, ds.attrs["title"])
     return fig

@@ -5,27 +5,46 @@ SEED_1_FIGURES = {
     "roofline": "roofline",
     "prefill-share": "prefill_share",
     "prefill-share-attention": "prefill_share_attention",
+    "prefill-flops": "prefill_flops",
+    "decode-bytes": "decode_bytes",
+    "batch-amortisation": "batch_amortisation",
     "regime-map": "regime_map",
+    "intensity-map": "intensity_map",
+    "moe-batching": "moe_batching",
     "decode-tps-per-gpu": "decode_tps_per_gpu",
+    "ttft": "ttft",
+    "cpu-overhead": "cpu_overhead",
 }
 
 SEED_2_FIGURES: dict[str, str] = {
     "request-timeline": "request_timeline",
+    "memory-wall": "memory_wall",
     "roofline-annotated": "roofline_annotated",
     "roofline-ridge": "roofline_ridge",
     "roofline-prefill": "roofline_prefill",
     "roofline-decode": "roofline_decode",
+    "serving-metrics": "serving_metrics",
+    "memory-budget": "memory_budget",
+    "activation-reserve": "activation_reserve",
+    "kv-by-context": "kv_by_context",
 }
 
-SEED_3_FIGURES: dict[str, str] = {}
+SEED_3_FIGURES: dict[str, str] = {
+    "batching-crossover": "batching_crossover",
+}
 
 BEYOND_FIGURES: dict[str, str] = {
     "pareto-gpus": "pareto_gpus",
     "cost-interactivity": "cost_interactivity",
     "pareto-tokens-per-mw": "pareto_tokens_per_mw",
+    "capacity-frontier": "capacity_frontier",
+    "capacity-by-family": "capacity_by_family",
 }
 
-SEED_1_TABLES: dict[str, str] = {}
+SEED_1_TABLES: dict[str, str] = {
+    "levers": "levers",
+    "measured": "measured",
+}
 
 SEED_2_TABLES = {
     "seed-2-operations": "seed_2_operations",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,11 +13,20 @@ import xarray as xr
 from ..specs import Options
 
 NAMES = {"sxm": "SXM", "pcie": "PCIe", "nvl": "NVL", "nvl72": "NVL72", "ultra": "Ultra", "super": "Super"}
+NAMES |= {
+    "gaudi2": "Gaudi 2",
+    "gaudi3": "Gaudi 3",
+    "trainium2": "Trainium2",
+    "trainium3": "Trainium3",
+    "tpu7x": "TPU7x",
+}
+NAMES |= {f"v{generation}": f"v{generation}" for generation in ("4", "5e", "5p", "6e")}
 
 
 def model_name(name: str) -> str:
     """A model as people write it: llama-3.1-70b is Llama-3.1-70B."""
-    words = [w.upper() if w[:1].isdigit() or w in ("glm", "gpt") else w.capitalize() for w in name.split("-")]
+    sizes = re.compile(r"[ae]?[0-9].*|fp8|glm|gpt")
+    words = [w.upper().replace("X", "x") if sizes.fullmatch(w) else w.capitalize() for w in name.split("-")]
     known = {"Deepseek": "DeepSeek", "Minimax": "MiniMax", "GPT": "gpt", "Oss": "oss", "Mimo": "MiMo"}
     return "-".join(known.get(word, word) for word in words)
 
@@ -26,7 +36,9 @@ def gpu_name(name: str) -> str:
     return " ".join(NAMES.get(word, word.upper()) for word in name.split("-"))
 
 
-def described(data: Mapping[str, Any], *, title: str, shows: str, assumptions: str, **attributes: Any) -> xr.Dataset:
+def described(
+    data: Mapping[str, Any] | xr.Dataset, *, title: str, shows: str, assumptions: str, **attributes: Any
+) -> xr.Dataset:
     """A dataset a figure is drawn from: variables, the title, what to see, and the assumptions.
 
     Parameters

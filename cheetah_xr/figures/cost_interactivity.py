@@ -21,7 +21,8 @@ def data(model: str = "llama-3.1-70b") -> xr.Dataset:
     return described(
         ds,
         title=f"{model_name(model)} on {N_GPUS} GPUs: cost against speed for each user",
-        shows=f"The least cost at every speed for the user; {cheapest(ds)}. {ends(ds, METRIC, 'USD per million output tokens', '.3g')}",
+        shows=f"The least cost at every speed for the user; {cheapest(ds)}. "
+        + ends(ds, METRIC, "USD per million output tokens", ".3g"),
         assumptions=f"{ds.attrs['assumptions']} Prices are estimates of what owning an accelerator costs, in USD per "
         f"GPU and hour, all GPUs busy decoding: {'; '.join(sources)}. They are no quotes.",
         absent=ds.attrs["absent"],
@@ -31,9 +32,8 @@ def data(model: str = "llama-3.1-70b") -> xr.Dataset:
 def cheapest(ds: xr.Dataset) -> str:
     """Which accelerator is the cheapest up to which speed, between the points of its frontier too."""
     speeds = np.geomspace(ds[USER].min(), ds[USER].max(), 200)
-    costs = {
-        gpu: np.interp(speeds, of_gpu(ds, gpu)[USER], of_gpu(ds, gpu)[METRIC], right=np.inf) for gpu in gpus_of(ds)
-    }
+    lines = {gpu: of_gpu(ds, gpu) for gpu in gpus_of(ds)}
+    costs = {gpu: np.interp(speeds, line[USER], line[METRIC], right=np.inf) for gpu, line in lines.items()}
     names = [min(costs, key=lambda gpu: costs[gpu][i]) for i in range(speeds.size)]
     turns = [i for i in range(speeds.size) if i + 1 == speeds.size or names[i] != names[i + 1]]
     return f"cheapest {', then '.join(f'{gpu_name(names[i])} up to {speeds[i]:.0f}' for i in turns)} tokens/s per user"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from ..api import breakdown
+from ..api import breakdown, evaluate
 from .common import assumed, crossing, described, gpu_name, log_grid, model_name
 from .style import BOUND_BY, FAINT, INK, end_labels, log_axis, new_figure, titled, tokens
 
@@ -18,9 +20,9 @@ ATTENTION = ("attn_proj", "attn_core", "indexer")
 def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm", tp: int = 8) -> xr.Dataset:
     """Bytes one GPU moves in a step, and the batches at which the cache outweighs the weights."""
     batch = log_grid(1, 1024, 80)
-    ds = breakdown(
-        model, gpu, batch=batch, seq_len=list(CONTEXTS), tp=tp, efficiency="ideal", options={"on_infeasible": "ignore"}
-    )
+    where: dict[str, Any] = {"model": model, "gpu": gpu, "tp": tp, "seq_len": list(CONTEXTS), "efficiency": "ideal"}
+    ds = breakdown(**where, batch=batch, options={"on_infeasible": "ignore"})
+    fits = evaluate(**where, batch=1, outputs=["max_batch"])["max_batch"]
     moved = ds["bytes"]
     weights = moved.sel(cause="weights")
     parts = {
@@ -30,16 +32,14 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm", tp: int = 8) -> xr
         "kv": moved.sel(cause="kv").sum("kernel"),
         "activations": moved.sel(cause="activations").sum("kernel"),
     }
-    kept = {"batch", "seq_len"}
-    found = {name: part.drop_vars(set(part.coords) - kept).assign_attrs(units="B") for name, part in parts.items()}
+    found = {name: part.reset_coords(drop=True).assign_attrs(units="B") for name, part in parts.items()}
     total = weights.sum("kernel")
     crossover = [crossing(batch, found["kv"].sel(seq_len=s) / total.sel(seq_len=s).values) for s in CONTEXTS]
     return described(
-        {**found, "max_batch": ds["max_batch"].drop_vars(set(ds["max_batch"].coords) - kept),
-         "crossover": ("seq_len", crossover)},
+        {**found, "max_batch": fits.reset_coords(drop=True), "crossover": ("seq_len", crossover)},
         title=f"{model_name(model)} decode: weights are a fixed cost, the KV cache grows",
         shows=f"Bytes that one of {tp} {gpu_name(gpu)} reads and writes for one decode step. Weights do not depend on "
-        "the batch; cache traffic is proportional to batch times context. Dots: cache traffic equals all weights. "
+        "the batch; cache traffic is proportional to batch times context. Dots: the batch B at which cache and weights are equal. "
         "Faint where the batch does not fit in memory.",
         assumptions=assumed(ds),
     )  # fmt: skip
@@ -73,8 +73,8 @@ def draw(ds: xr.Dataset) -> Figure:
         at = float(one["crossover"])
         if np.isfinite(at):
             ax.plot(at, np.interp(at, batch, kv), "o", color="white", mec=INK, ms=7, zorder=3)
-            ax.annotate(f"batch {at:,.0f}", (at, np.interp(at, batch, kv)), (-8, 5), textcoords="offset points",
-                        ha="right", color=INK)  # fmt: skip
+            ax.annotate(f"B={at:,.0f}", (at, np.interp(at, batch, kv)), (-8, 0), textcoords="offset points",
+                        ha="right", va="bottom", color=INK)  # fmt: skip
     log_axis(ax, "x", binary=True)
     log_axis(ax, "y")
     ax.set_xlim(batch[0], batch[-1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -54,13 +54,16 @@ def frontiers(model: str, metric: str, *, minimize: Sequence[str] = (), keep: Se
     """
     found, wanted = layouts(N_GPUS, model), [USER, metric, *keep]
     context = min(CONTEXT, load_model(model).max_seq_len or CONTEXT)
-    degrees = {name: found[name] for name in ("tp", "dp", "ep")}
-    grid = evaluate(model, list(GPUS), precisions(), batch=BATCHES, seq_len=context, outputs=wanted, **degrees)
+    grid = evaluate(
+        model, list(GPUS), precisions(), batch=BATCHES, seq_len=context, tp=found.tp, dp=found.dp, ep=found.ep,
+        outputs=wanted,
+    )  # fmt: skip
     front = pareto(grid, USER, metric, ["precision", "layout", "batch"], minimize=minimize, keep=keep)
     there = set(front["gpu"].values.tolist())
     searched = (
         f" Decode at {context:,} tokens of context on {N_GPUS} GPUs; best of the {grid.sizes['layout']} valid layouts, "
-        f"the precisions {', '.join(grid['precision'].values)} (kv8: cache in 8 bit), and batches 1 to {max(BATCHES):,}, the same on every GPU."
+        f"the precisions {', '.join(grid['precision'].values)} (kv8: cache in 8 bit), and batches 1 to "
+        f"{max(BATCHES):,}, the same on every GPU."
     )
     return front.assign_attrs(
         assumptions=assumed(grid.drop_vars(["tp", "dp", "ep"])) + searched,
@@ -99,7 +102,9 @@ def ends(ds: xr.Dataset, metric: str, units: str, form: str) -> str:
     return f"Ends, {units} at {USER_WORDS}: {'; '.join(said)}.{absent}"
 
 
-def draw_lines(ax: Axes, ds: xr.Dataset, metric: str, legend: str = "lower left") -> None:
+def draw_lines(
+    ax: Axes, ds: xr.Dataset, metric: str, legend: Literal["lower left", "upper left"] = "lower left"
+) -> None:
     """Every frontier in its accelerator's colour, dashed over one it hides, with some batches marked."""
     before: list[Any] = []
     for gpu in gpus_of(ds):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from ..api import evaluate
 from ..specs import load_gpu
-from .common import assumed, described, gpu_name, log_grid, model_name
-from .style import INK, corners, gpu_colour, log_axis, new_figure, titled, tokens
+from .common import assumed, crossing, described, gpu_name, log_grid, model_name
+from .style import corners, end_labels, gpu_colour, log_axis, new_figure, titled, tokens
 
 GPUS = ("a100-sxm-80gb", "h200-sxm", "h100-sxm", "mi300x", "b200-sxm", "rtx-4090")
 
@@ -27,16 +29,52 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm", tp: int = 8) -> xr
         outputs=["arithmetic_intensity", "max_batch"],
     )
     cards = [load_gpu(name) for name in GPUS]
-    kept = {"batch", "seq_len"}
     return described(
         {
-            "arithmetic_intensity": ds["arithmetic_intensity"].drop_vars(set(ds.coords) - kept),
-            "max_batch": ds["max_batch"].drop_vars(set(ds["max_batch"].coords) - kept),
+            "arithmetic_intensity": ds["arithmetic_intensity"].reset_coords(drop=True),
+            "max_batch": ds["max_batch"].reset_coords(drop=True),
             "ridge": ("gpu", [card.peak_bf16 / card.hbm_bandwidth for card in cards]),
         },
-        title=f"{model_name(model)} decode is compute-bound only at large batches of short contexts",
+        title=f"{model_name(model)} decode: compute-bound only at large batch, short context",
         shows="FLOPs over HBM bytes of a whole decode step. Right of its line an accelerator is bound by compute (bf16 "
         f"peak over bandwidth); black: the largest batch that fits on {tp} {gpu_name(gpu)}. At long contexts the "
         "cache holds the intensity down at any batch.",
         assumptions=assumed(ds),
     ).assign_coords(gpu=np.array(GPUS, dtype=object))
+
+
+def draw(ds: xr.Dataset) -> Figure:
+    """Map of the intensity with a line per accelerator."""
+    fig, ax = new_figure(height=5.2)
+    batch, seq_len = ds["batch"].values, ds["seq_len"].values
+    values = ds["arithmetic_intensity"].transpose("seq_len", "batch").values
+    norm = LogNorm(1, 6 * values.max())
+    mesh = ax.pcolormesh(corners(batch), corners(seq_len), values, cmap="Greys", norm=norm, rasterized=True)
+    bar = fig.colorbar(mesh, ax=ax, location="bottom", label="arithmetic intensity (FLOP per byte)", aspect=40)
+    bar.ax.set_xlim(1, values.max())
+    bar.ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    log_axis(ax, "x")
+    log_axis(ax, "y", binary=True)
+    ax.yaxis.set_major_formatter(lambda value, _: tokens(value))
+    ax.set_xlim(batch[0], batch[-1])
+    ax.set_ylim(seq_len[0], seq_len[-1])
+    ax.grid(visible=False)
+    titled(ax, ds.attrs["title"], "batch (concurrent sequences)", "context (tokens)")
+    _capacity(ax, ds, batch[-1])
+    labels = []
+    for gpu, ridge in zip(ds["gpu"].values, ds["ridge"].values, strict=True):
+        ax.contour(batch, seq_len, values, levels=[ridge], colors=[gpu_colour(gpu)], linewidths=2)
+        end = crossing(seq_len, 1 / values[:, -1], 1 / ridge)
+        if np.isfinite(end):
+            labels.append((batch[-1], end, f"{gpu_name(gpu)}: {ridge:,.0f}", gpu_colour(gpu)))
+    end_labels(ax, labels)
+    return fig
+
+
+def _capacity(ax: Axes, ds: xr.Dataset, right: float) -> None:
+    """The largest batch that fits, and the words for what lies beyond."""
+    most, seq_len = ds["max_batch"].values, ds["seq_len"].values
+    ax.plot(most, seq_len, color="black", linewidth=2)
+    at = int(0.85 * seq_len.size)
+    if most[at] < right / 4:
+        ax.text((most[at] * right) ** 0.5, seq_len[at], "does not fit in memory", ha="center", va="center")

@@ -94,8 +94,8 @@ def _of_setup(rows: pd.DataFrame) -> pd.DataFrame:
         prefill = evaluated(setup, setup.dp, list(SETS), "prefill")["step_time"]
         seconds = seconds + ds["batch"] / setup.dp * prefill / setup.answer
     found = ds["batch"] / seconds / setup.n_gpus
-    columns = {column: found.sel(efficiency=name).values for name, column in SETS.items()}
-    return rows.assign(**columns, bound=flag_labels(ds["bottleneck"].sel(efficiency="default")).values)
+    columns = {column: found.sel(efficiency=name).to_numpy() for name, column in SETS.items()}
+    return rows.assign(**columns, bound=flag_labels(ds["bottleneck"].sel(efficiency="default")).to_numpy())
 
 
 SETS = {"default": "predicted", "ideal": "ceiling"}

@@ -1,4 +1,4 @@
-"""Throughput of one GPU against speed for one user: the frontier of every accelerator, and the layouts that win on it."""
+"""Throughput of one GPU against speed for one user: the frontier of every accelerator, and the layouts that win."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from .style import FAINT, INK, gpu_colour, new_figure
 
 METRIC = "throughput_per_gpu"
 SMALL = 7.5
-NARROW = 0.29
-"""Share of a factor of e below which a stretch of a lane is too narrow for words."""
+PANEL, LEFT, RIGHT = 410.0, 58.0, 56.0
+"""Points: width of the panels, and room left and right of the frontiers for names and batches."""
+
+LETTER = 4.5
+"""Points of a letter of the small font, rounded up."""
 
 
 def data(model: str = "llama-3.1-70b") -> xr.Dataset:
@@ -37,33 +40,45 @@ def draw(ds: xr.Dataset) -> Figure:
     draw_lines(top, ds, METRIC)
     top.set_title(ds.attrs["title"])
     top.set_ylabel("output tokens/s per GPU")
-    top.set_xlim(ds[USER].values.min() * 0.6, ds[USER].values.max() * 1.6)
-    top.set_ylim(ds[METRIC].values.min() * 0.6, ds[METRIC].values.max() * 1.4)
-    _draw_lanes(lanes, ds)
+    low, high = ds[USER].values.min(), ds[USER].values.max()
+    factor = (PANEL - LEFT - RIGHT) / np.log(high / low)
+    top.set_xlim(low * np.exp(-LEFT / factor), high * np.exp(RIGHT / factor))
+    top.set_ylim(ds[METRIC].values.min() * 0.5, ds[METRIC].values.max() * 1.4)
+    _draw_lanes(lanes, ds, factor)
     name_lines(top, ds, METRIC, gpu_name)
     return fig
 
 
-def _draw_lanes(ax: Axes, ds: xr.Dataset) -> None:
-    """For every accelerator the layout and precision of its frontier along tokens/s per user, and the end batches."""
+def _draw_lanes(ax: Axes, ds: xr.Dataset, factor: float) -> None:
+    """The layout and precision of every frontier along tokens/s per user, and the batches at its ends.
+
+    `factor` is the points of a factor of e; stretches too narrow for their words have none.
+    """
     gpus = gpus_of(ds)
     for row, gpu in enumerate(gpus):
         front = of_gpu(ds, gpu)
         x, batch = front[USER].values, front["batch"].values
-        words = [f"{layout_words(p)}\n{p.precision.item()}" for p in (front.isel(point=i) for i in range(x.size))]
+        layouts = [layout_words(front.isel(point=i)) for i in range(x.size)]
+        words = list(zip(layouts, front["precision"].values, strict=True))
         starts = [0, *(i for i in range(1, x.size) if words[i] != words[i - 1]), x.size]
         for first, after in pairwise(starts):
             left, right = x[first], x[min(after, x.size - 1)]
             ax.barh(row, right - left, 0.84, left, color=gpu_colour(gpu), alpha=0.3, edgecolor="white")
-            if np.log(right / left) > NARROW:
-                ax.text(np.sqrt(left * right), row, words[first], fontsize=SMALL, ha="center", va="center", color=INK)
-        for at, side, shift in ((0, "right", -4), (-1, "left", 4)):
-            ax.annotate(
-                f"batch {batch[at]:,}", (x[at], row), (shift, 0), textcoords="offset points", color=FAINT,
-                fontsize=SMALL, ha=side, va="center",
-            )  # fmt: skip
-    ax.set_yticks(range(len(gpus)), [gpu_name(gpu) for gpu in gpus])
-    ax.invert_yaxis()
+            if np.log(right / left) * factor > max(map(len, words[first])) * LETTER:
+                text = "\n".join(words[first])
+                ax.text(np.sqrt(left * right), row, text, fontsize=SMALL, ha="center", va="center", color=INK)
+        _beside(ax, x[0], row, f"batch {batch[0]:,}", "right")
+        _beside(ax, x[-1], row, f"batch {batch[-1]:,}", "left")
+    absent = ds.attrs["absent"].split(", ") if ds.attrs["absent"] else []
+    for row in range(len(gpus), len(gpus) + len(absent)):
+        _beside(ax, ds[USER].values.min(), row, "no layout fits", "left")
+    ax.set_yticks(range(len(gpus) + len(absent)), [*map(gpu_name, gpus), *absent])
+    ax.set_ylim(len(gpus) + len(absent) - 0.5, -0.5)
     ax.set_title("winning layout and precision", fontsize=9, fontweight="normal")
     ax.grid(visible=False)
     ax.set_xlabel(USER_WORDS)
+
+
+def _beside(ax: Axes, x: float, y: float, text: str, ha: str) -> None:
+    shift = (4 if ha == "left" else -4, 0)
+    ax.annotate(text, (x, y), shift, textcoords="offset points", color=FAINT, fontsize=SMALL, ha=ha, va="center")

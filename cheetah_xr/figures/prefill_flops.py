@@ -39,7 +39,7 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm") -> xr.Dataset:
     linear = flops.sel(part=["MLP", "attention projections"]).sum("part")
     return described(
         {
-            "flops": flops.drop_vars(set(flops.coords) - {"part", "seq_len"}).assign_attrs(units="FLOP"),
+            "flops": flops.reset_coords(drop=True).assign_attrs(units="FLOP"),
             "crossover": crossing(ds["seq_len"], flops.sel(part="attention core") / linear),
         },
         title=f"Prefill of {model_name(model)}: linear layers first, attention at long prompts",
@@ -58,9 +58,8 @@ def draw(ds: xr.Dataset) -> Figure:
     edges = np.cumsum(np.vstack([np.zeros(x.size), *(share.sel(part=name).values for name in parts)]), axis=0)
     for name, low, high in zip(parts, edges[:-1], edges[1:], strict=True):
         ax.fill_between(x, low, high, color=COLOURS[name], alpha=0.9, linewidth=0)
-        at = np.argmax(high - low)
-        where = int(np.clip(at, 0.13 * x.size, 0.8 * x.size))
-        ax.text(x[where], (low + high)[where] / 2, name, color="white", fontweight="bold", ha="center", va="center")
+        at, side = (2, "left") if np.argmax(high - low) < x.size / 2 else (-3, "right")
+        ax.text(x[at], (low + high)[at] / 2, name, color="white", fontweight="bold", ha=side, va="center")
     crossover = float(ds["crossover"])
     if np.isfinite(crossover):
         ax.axvline(crossover, color=INK, linestyle=":", linewidth=1.4)

@@ -47,9 +47,7 @@ def prefill_share(
         ttft = prefill["step_time"].transpose(..., "seq_len")
         shares.append(ttft / request_latency(ttft, tpot, output))
     found = xr.concat(shares, "output_tokens").assign_coords(output_tokens=outputs)
-    kept = found.rename(seq_len="input_tokens").drop_vars(
-        [name for name, value in found.coords.items() if not value.dims and name in prefill.coords]
-    )
+    kept = found.rename(seq_len="input_tokens").reset_coords(drop=True)
     return kept.assign_attrs(units="1", long_name="share of prefill in the time of a request"), prefill
 
 

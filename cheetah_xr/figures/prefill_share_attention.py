@@ -32,7 +32,7 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h200-sxm", tp: int = 2) -> xr
     share, ds = prefill_share(where, log_grid(512, 65536, 30), [OUTPUT], BATCH)
     cache = evaluate(versions, gpu, batch=1, seq_len=1, outputs=["kv_bytes_per_sequence"])["kv_bytes_per_sequence"]
     return described(
-        {"prefill_share": share.isel(output_tokens=0), "kv_bytes_per_token": cache.drop_vars(set(cache.coords) - {"model"})},
+        {"prefill_share": share.isel(output_tokens=0), "kv_bytes_per_token": cache.reset_coords(drop=True)},
         title="The smaller the KV cache, the larger the share of prefill",
         shows=f"{model_name(model)} with every query head its own keys and values (MHA), with groups of heads that "
         "share them (GQA) and with multi-head latent attention (MLA, widths of DeepSeek-V3): a smaller cache "
@@ -52,7 +52,9 @@ def versions_of(model: Any) -> list[Model]:
         When it has no grouped-query attention to replace.
     """
     if not isinstance(model, Model) or any(group.attention != "gqa" for group in model.groups):
-        raise SpecError(f"figures: prefill-share-attention needs a model with grouped-query attention, not {model.name}")
+        raise SpecError(
+            f"figures: prefill-share-attention needs a model with grouped-query attention, not {model.name}"
+        )
     fields = model.model_dump()
     latent = tuple({**group, "attention": "mla"} for group in fields["groups"])
     changes: dict[str, dict[str, Any]] = {

@@ -14,7 +14,7 @@ from ..specs import load_model
 from .common import described, log_grid, model_name
 from .rooflines import AXES, draw_roof, mark_ridge, points, roof
 from .seeds import LAYERS_SMALL, SEED_2_H100, assumed_on
-from .style import BOUND_BY, FAINT, HEIGHT, INK, SERIES, log_axis, new_figure, titled, tokens
+from .style import BOUND_BY, FAINT, HEIGHT, INK, SERIES, headline, log_axis, new_figure, titled, tokens
 
 NAMED = 1000
 """The seed's context."""
@@ -48,7 +48,7 @@ def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
 def draw(ds: xr.Dataset) -> Figure:
     """Left the roofline, right the intensity and its asymptote."""
     fig, (left, right) = new_figure(1, 2, width=10, height=HEIGHT)
-    fig.suptitle(ds.attrs["title"], x=0.01, ha="left", fontweight="bold", fontsize=11)
+    headline(fig, ds.attrs["title"])
     _roofline(left, ds)
     _intensity(right, ds)
     return fig
@@ -93,7 +93,12 @@ def _intensity(ax: Axes, ds: xr.Dataset) -> None:
     named = float(shown["arithmetic_intensity"].sel(seq_len=NAMED))
     ax.plot([NAMED], [named], "o", color=BOUND_BY["weights"], markersize=8)
     ax.annotate(
-        f"{named:.2f} at L={NAMED:,}", (NAMED, named), xytext=(0, -10), textcoords="offset points", va="top", ha="center"
+        f"{named:.2f} at L={NAMED:,}",
+        (NAMED, named),
+        xytext=(0, -10),
+        textcoords="offset points",
+        va="top",
+        ha="center",
     )
     ax.xaxis.set_major_formatter(EngFormatter(sep=""))
     ax.set_xlim(x[0], x[-1])

@@ -50,9 +50,9 @@ def draw(ds: xr.Dataset) -> Figure:
         ax.annotate(
             f"T={length:,}\n{x:,.1f} FLOP/byte" if named else f"T={length:,}",
             (x, y),
-            xytext=((0, 9) if named else (0, -10)) if compute else (9, -9),
+            xytext=((0, 9) if named else (0, -10)) if compute else (-8, 4),
             textcoords="offset points",
-            ha="center" if compute else "left",
+            ha="center" if compute else "right",
             va=("bottom" if named else "top") if compute else "center",
             color=INK,
             fontweight="bold" if named else "normal",

@@ -13,7 +13,7 @@ from .seeds import Quote, quoted
 
 MODEL, LENGTH = "qwen3-32b", 1000
 
-STEPS = (
+STEPS: tuple[tuple[str, str, str | tuple[str, str]], ...] = (
     ("attn_norm", "first RMSNorm", "20,480"),
     ("q_proj", "query projection", "83,886,080"),
     ("k_proj", "key projection", "10,485,760"),
@@ -38,13 +38,12 @@ def _rows() -> Iterator[Quote]:
     for phase in ("prefill", "decode"):
         ledger = operations(MODEL, phase, LENGTH)["flops"]
         for number, (name, words, printed) in enumerate(STEPS, 1):
-            pairs = isinstance(printed, tuple)
             per, unit = {
                 ("prefill", False): (LENGTH, "FLOP per T"),
                 ("prefill", True): (LENGTH * (LENGTH + 1), "FLOP per T(T+1)"),
                 ("decode", False): (1, "FLOP"),
                 ("decode", True): (LENGTH, "FLOP per L"),
-            }[phase, pairs]
+            }[phase, isinstance(printed, tuple)]
             shown = printed[phase == "decode"] if isinstance(printed, tuple) else printed
             computed = float(ledger.sel(operation=name)) / per
             yield Quote(f"{phase} {number:>2}. {words}", unit, shown, computed, f"{phase} FLOPs, step {number}")

@@ -42,9 +42,9 @@ def _rows() -> Iterator[Quote]:
         one = ideal(MODEL, gpu, outputs=["ridge", "arithmetic_intensity"])
         crossover = one["ridge"] / one["arithmetic_intensity"]
         yield Quote(f"{name}: batch at the crossover", "sequences", printed, crossover, "what batching does")
-    for name, gpu, printed in SCRIPT:
-        ran = ideal(MODEL, gpu, batch=list(printed), outputs=OUTPUTS)
-        for batch, (ms, rate) in printed.items():
+    for name, gpu, shown in SCRIPT:
+        ran = ideal(MODEL, gpu, batch=list(shown), outputs=OUTPUTS)
+        for batch, (ms, rate) in shown.items():
             at = ran.sel(batch=batch)
             yield Quote(f"script: {name} {batch}", "ms", ms, at["step_time"] * 1e3, "run the numbers yourself")
             yield Quote(f"script: {name} {batch}", "tokens/s", rate, at["throughput"], "run the numbers yourself")
@@ -55,7 +55,7 @@ def data() -> xr.Dataset:
     return quoted(
         _rows(),
         title="8B in BF16: batching is free up to the ridge",
-        shows="A decode step takes the larger of reading the weights once and computing for every sequence; the two are "
-        "equal at a batch of ridge over intensity at batch 1.",
-        assumptions="A lumped model of 8e9 parameters; the seed's own bandwidths and BF16 peaks; no cache, no activations.",
+        shows="A decode step takes the larger of reading the weights once and computing for every sequence; the two "
+        "are equal at a batch of ridge over intensity at batch 1.",
+        assumptions="A lumped model of 8e9 parameters without cache or activations; the seed's own bandwidths and peaks.",
     )

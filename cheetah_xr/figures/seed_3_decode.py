@@ -20,7 +20,13 @@ def _rows() -> Iterator[Quote]:
         ("H100", H100, "4.78", "209", ("", "")),
         ("A100", A100, "8.0", "125", ("", "")),
         ("RTX 4090 at 1.008 TB/s", RTX_4090, "15.9", "63", ("", "")),
-        ("RTX 4090 at the table's 1.0 TB/s", RTX_4090_ROUNDED, "15.9", "63", ("slip: this is the rate of 1.008 TB/s", "slip: the same")),
+        (
+            "RTX 4090 at the table's 1.0 TB/s",
+            RTX_4090_ROUNDED,
+            "15.9",
+            "63",
+            ("slip: this is the rate of 1.008 TB/s", "slip: the same"),
+        ),
     ):
         step = ideal(MODEL, gpu, outputs=["step_time", "tps_per_user"])
         yield Quote(f"decode step, {name}", "ms", ms, step["step_time"] * 1e3, where, notes[0])
@@ -41,9 +47,10 @@ def _prefill() -> Iterator[Quote]:
 
 def _real_engines() -> Iterator[Quote]:
     """The seed's two bands of practice beside the default efficiencies."""
-    sets = {"precision": "bf16", "batch": 1, "seq_len": PROMPT, "efficiency": ["ideal", "default"]}
-    decode = evaluate(*REAL, phase="decode", outputs=["step_time"], dtype="float64", **sets)["step_time"]
-    prefill = evaluate(*REAL, phase="prefill", outputs=["step_time"], dtype="float64", **sets)["step_time"]
+    decode, prefill = [
+        evaluate(*REAL, batch=1, seq_len=PROMPT, phase=phase, efficiency=["ideal", "default"])["step_time"]
+        for phase in ("decode", "prefill")
+    ]
     share, factor = 100 * decode[0] / decode[1], prefill[1] / prefill[0]
     note = "a band of practice; computed: the default efficiencies"
     yield Quote("real share of the decode ceiling, from", "%", "50", share, "worked example", note)
@@ -57,8 +64,8 @@ def data() -> xr.Dataset:
     return quoted(
         _rows(),
         title="8B in BF16: batch-1 decode ceilings and a prefill of 2,000 tokens",
-        shows="The least time of a decode step is that of reading the weights once, the least time of a prefill that of "
-        "its FLOPs. The last four rows put the seed's bands of practice beside the default efficiencies.",
-        assumptions="A lumped model of 8e9 parameters; the seed's own bandwidths and BF16 peaks; ideal efficiencies, no "
-        "cache, no activations. Bands: Llama-3.1-8B on one H100 SXM, one sequence of 2,000 tokens.",
+        shows="The least time of a decode step is that of reading the weights once, the least time of a prefill that "
+        "of its FLOPs. The last four rows put the seed's bands of practice beside the default efficiencies.",
+        assumptions="A lumped model of 8e9 parameters; the seed's own bandwidths and BF16 peaks; ideal efficiencies, "
+        "no cache, no activations. Bands: Llama-3.1-8B on one H100 SXM, one sequence of 2,000 tokens.",
     )

@@ -22,9 +22,7 @@ def _rows() -> Iterator[Quote]:
     lumped = ideal("8b", H100)["bytes_weights"] / 1e9
     yield Quote("weights, lumped 8B", "GB", "16", lumped, where)
     real = ds["bytes_weights"].isel(batch=0, seq_len=0) / 1e9
-    yield Quote(
-        "weights read, Llama-3.1-8B", "GB", "16", real, where, "the embedding table is not read whole"
-    )
+    yield Quote("weights read, Llama-3.1-8B", "GB", "16", real, where, "the embedding table is not read whole")
 
 
 def data() -> xr.Dataset:

@@ -36,7 +36,7 @@ def data() -> xr.Dataset:
     return quoted(
         _rows(),
         title="Intensity of a decode step and the ridge of three accelerators",
-        shows="FLOPs per byte of one decode step at batch 1 and the intensity at which compute and memory take the same "
-        "time, as seed 3 prints them and as the engine computes them.",
-        assumptions="A lumped model of 8e9 parameters; the seed's own bandwidths and BF16 peaks; no cache, no activations.",
+        shows="FLOPs per byte of one decode step at batch 1 and the intensity at which compute and memory take the "
+        "same time, as seed 3 prints them and as the engine computes them.",
+        assumptions="A lumped model of 8e9 parameters without cache or activations; the seed's own bandwidths and peaks.",
     )

@@ -1,0 +1,48 @@
+"""Seed 1, overheads: the share of launches and scheduling in a decode step, small models against large."""
+
+from __future__ import annotations
+
+import xarray as xr
+from matplotlib.figure import Figure
+
+from ..api import evaluate
+from ..specs import load_efficiency
+from .common import assumed, described, gpu_name, log_grid, model_name
+from .style import SERIES, end_labels, log_axis, new_figure, titled
+
+MODELS = ("qwen3-0.6b", "qwen3-1.7b", "llama-3.1-8b", "qwen3-32b")
+CONTEXT = 1024
+
+
+def data(gpu: str = "h100-sxm") -> xr.Dataset:
+    """Share of CPU overhead in the step time."""
+    ds = evaluate(
+        list(MODELS), gpu, batch=log_grid(1, 1024, 60), seq_len=CONTEXT, outputs=["step_time", "time_overhead"]
+    )
+    share = (ds["time_overhead"] / ds["step_time"]).reset_coords(drop=True)
+    costs = load_efficiency("default")
+    return described(
+        {"overhead_share": share.assign_attrs(units="1")},
+        title="CPU overhead weighs on small models, hardly on large ones",
+        shows=f"Share of launches and scheduling in a decode step on one {gpu_name(gpu)}, {CONTEXT:,} tokens of context: "
+        f"{costs.tau_layer * 1e6:.1f} us for a layer and {costs.tau_global * 1e3:.2f} ms for a step, whatever the model. "
+        "Lines end at the largest batch that fits.",
+        assumptions=assumed(ds),
+    )
+
+
+def draw(ds: xr.Dataset) -> Figure:
+    """One line per model."""
+    fig, ax = new_figure(height=4.2)
+    labels = []
+    for i, colour in zip(range(ds.sizes["model"]), SERIES, strict=False):
+        line = ds["overhead_share"].isel(model=i)
+        ax.plot(ds["batch"], line, color=colour)
+        labels.append((1.0, float(line[0]) + 0.02, model_name(str(ds["model"].values[i])), colour))
+    log_axis(ax, "x", binary=True)
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    ax.set_xlim(1, float(ds["batch"][-1]))
+    ax.set_ylim(0, 1.15 * float(ds["overhead_share"].max()))
+    titled(ax, ds.attrs["title"], "batch (concurrent sequences)", "share of CPU overhead in a decode step")
+    end_labels(ax, labels)
+    return fig
