@@ -1225,8 +1225,11 @@ def pass_work(case, batch):
     draft = drafting_case(case)
     if draft is None:
         return work
+    passes = case.options["draft_tokens"] if case.phase == "decode" else 1
+    if passes == 0:
+        return work
     one = module_work(draft, batch) if case.options["drafter"] == "mtp" else model_work(draft, batch)
-    return work.plus(one.times(case.options["draft_tokens"] if case.phase == "decode" else 1))
+    return work.plus(one.times(passes))
 
 
 # --------------------------------------------------------------------------------------------------------------- time

@@ -422,7 +422,8 @@ def test_weights_by_class_of_precision():
     rest = WEIGHTS["gpt-oss-120b"] - experts
     assert held("gpt-oss-120b", "weight_bytes", precision="mxfp4-experts") == experts * (0.5 + 1 / 32) + rest * BF16
     routed = 43 * 256 * V4_FLASH_EXPERT
-    wide = 2 * 129280 * 4096 + 43 * (4096 * 256 + V4_FLASH_STREAMS)  # embedding, head, routers and mixing stay bf16
+    compressors = 21 * (V4_FLASH_CSA - 1024 * 64 * 128) + 20 * V4_FLASH_HCA  # with the indexer's weights per head
+    wide = 2 * 129280 * 4096 + 43 * (4096 * 256 + V4_FLASH_STREAMS) + compressors  # as embedding, head, routers: bf16
     fp8 = WEIGHTS["deepseek-v4-flash"] - routed - wide
     mixed = routed * (0.5 + 1 / 32) + fp8 + wide * BF16
     assert held("deepseek-v4-flash", "weight_bytes", precision="fp8-fp4-experts") == mixed

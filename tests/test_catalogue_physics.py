@@ -45,7 +45,8 @@ GROWING = [1, 2, 3, 4, 5, 127, 128, 129, 511, 513, 1024, 1025, 4096, 4097, 8192,
 @cache
 def memory():
     """Every model on one and two GPUs, in one grid."""
-    wanted = ["kv_bytes_per_sequence", "memory_shortfall", "max_batch", "weight_bytes", "bytes_kv", "status"]
+    wanted = ["kv_bytes_per_sequence", "memory_shortfall", "max_batch", "weight_bytes", "status"]
+    wanted += ["bytes_kv", "bytes_weights"]
     at = {"batch": [1, 2, 7, 64], "seq_len": GROWING, "tp": [1, 2]}
     ds = evaluate(list(MODELS), EIGHT, outputs=wanted, options=cx.Options(), **at)
     return ds.where(ds.status.isin([CODES["ok"], CODES["infeasible_memory"]]))
@@ -125,14 +126,17 @@ def test_a_window_never_costs_more_than_full_attention(name):
 def test_windows_are_where_they_should_be():
     sliding = {"gemma-2-27b", "gemma-3-1b", "gemma-3-27b", "gemma-4-26b-a4b", "gemma-4-31b", "gpt-oss-20b"}
     sliding |= {"gpt-oss-120b", "mimo-v2-flash", "mistral-7b-v0.1", "llama-4-scout", "llama-4-maverick"}
-    assert set(WINDOWED) == sliding
+    assert sliding <= set(WINDOWED)
+    assert not {"mistral-7b-v0.3", "mixtral-8x7b", "qwen2.5-7b", "llama-3.1-8b"} & set(WINDOWED)
 
 
 @ANY_MODEL
-def test_a_decode_moves_no_more_cache_than_it_holds(name):
+def test_a_decode_moves_no_more_than_is_held(name):
     """Everything is read once and a state written once; so is a new token, which is little beside the held ones."""
     ds = memory().sel(model=name, tp=1).sel(seq_len=slice(511, None))
     assert (ds.bytes_kv <= ds.batch * 2 * ds.kv_bytes_per_sequence).all()
+    rows = ds.batch * 2 * (MODELS[name].hidden or 0)  # of the embedding, which a tied head reads again
+    assert (ds.bytes_weights <= ds.weight_bytes + rows).all()
 
 
 @ANY_MODEL
@@ -147,10 +151,8 @@ def test_active_parameters_are_a_part_of_all(name):
     model = MODELS[name]
     assert 0 < model.n_parameters_active <= model.n_parameters
     assert (model.n_parameters_active < model.n_parameters) == model.is_moe
-    ds = evaluate(name, outputs=["bytes_weights", "weight_bytes"])
-    row = getattr(model, "hidden", None) or 0  # a tied embedding is read whole as head, and one row of it before
-    assert ds.bytes_weights <= 2 * (model.n_parameters_active + row)
-    assert ds.bytes_weights <= ds.weight_bytes + 2 * row
+    read = memory().bytes_weights.sel(model=name, tp=1, batch=1, seq_len=1)
+    assert read <= 2 * (model.n_parameters_active + (model.hidden or 0)), "one row more of a tied embedding at most"
 
 
 # ---- times
@@ -189,8 +191,9 @@ def invalid(model, tp, etp, ep):
     kv_heads |= {model.linear_key_heads} if "mamba2" in mixers else set()
     if any(heads % tp and tp % heads for heads in kv_heads):
         found.add("tp_kv_heads")
-    dense = any(group.mlp in ("dense", "moe+dense") for group in model.groups)
-    if (dense and model.intermediate % tp) or (model.is_moe and model.shared_intermediate % tp):
+    widths = {g.intermediate or model.intermediate for g in model.groups if g.mlp in ("dense", "moe+dense")}
+    widths |= {model.shared_intermediate} if model.is_moe else set()
+    if any(width % tp for width in widths):
         found.add("tp_width")
     if "compressed" in mixers and model.o_groups % tp:
         found.add("tp_width")
@@ -215,7 +218,7 @@ def test_every_model_runs_or_says_why(name, gpus):
         if reasons:
             assert set(np.unique(one.status)) <= reasons, (tp, dp, ep)
         else:
-            np.testing.assert_array_equal(one.status, np.where(fit, CODES["ok"], CODES["infeasible_memory"]))
+            assert (one.status == xr.where(fit, CODES["ok"], CODES["infeasible_memory"])).all(), (tp, dp, ep)
     ok = ds.status == CODES["ok"]
     assert ok.any() or gpus == "8", "64 accelerators hold every model"
     assert (np.isfinite(ds.step_time) == ok).all()
@@ -230,4 +233,3 @@ def test_no_model_beats_its_bytes_or_flops(name, gpus):
     moved = (ds.bytes_weights + ds.bytes_kv + ds.bytes_activations) / ds.hbm_bandwidth
     assert ((time >= moved) | np.isnan(time)).all()
     assert ((time >= ds.peak_compute_time) | np.isnan(time)).all()
-    assert (ds.bytes_weights.where(np.isfinite(time), 0) <= ds.weight_bytes + 2 * 250 * 20_000).all()

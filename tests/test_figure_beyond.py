@@ -57,15 +57,14 @@ def test_no_point_of_a_frontier_is_beaten(made, name):
 def test_no_layout_precision_or_batch_beats_the_frontier(made, gpu):
     front = of_gpu(made["pareto-gpus"][0], gpu)
     speed, rate = front[USER].values, front["throughput_per_gpu"].values
-    matched = 0
+    some = 1 - 1e-6
+    points = 0
     for ds in points_of(gpu):
         for x, y in zip(ds[USER].values.tolist(), (ds.throughput / N_GPUS).values.tolist(), strict=True):
             if math.isfinite(x):
-                assert not ((speed >= x) & (rate > y * (1 + 1e-9)) | (speed > x) & (rate >= y)).sum() == 0 or any(
-                    (speed == np.float32(x)) & np.isclose(rate, y)
-                ), (x, y)
-                matched += any((speed == np.float32(x)) & np.isclose(rate, y))
-    assert matched >= front.sizes["point"]
+                assert ((speed >= x * some) & (rate >= y * some)).any(), (x, y)
+                points += 1
+    assert points > 200
 
 
 def test_a_precision_without_a_peak_is_not_on_the_frontier(made):

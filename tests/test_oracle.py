@@ -83,6 +83,7 @@ def along(dim, **columns):
     return {name: xr.DataArray(values, dims=dim) for name, values in columns.items()}
 
 
+DRAFT = {record.name: record for record in points.DRAFTERS}
 GRIDS = {
     "dense": {
         "model": ["llama-3.1-8b", "windowed", "chunked"],
@@ -122,6 +123,68 @@ GRIDS = {
         "options": cx.Options(on_infeasible="clip", small_ops="memory", lm_head_tp=4, memory_base="free_after_load"),
     },
 }
+GRIDS |= {
+    "recurrent": {
+        "model": ["deltanet", "kda", "mamba"],
+        "gpu": ["h200-sxm", "six"],
+        "phase": ["prefill", "decode"],
+        "precision": ["fp8"],
+        "efficiency": "random",
+        "tp": [1, 4, 6],
+        "batch": [3, 300],
+        "seq_len": [1, 150, 9001],
+        "overrides": {
+            "model.linear_chunk": [16, 200],
+            "precision.state_bytes": [2.0, 4.0],
+            "options.draft_tokens": [0, 3],
+        },
+        "options": cx.Options(drafter=DRAFT["draft-dense"], small_ops="flops", on_infeasible="clip"),
+    },
+    "sparse": {
+        "model": ["sparse-mla", "sparse-dense"],
+        "gpu": ["h200-sxm"],
+        "phase": ["decode", "prefill"],
+        "precision": ["fp8", "bf16"],
+        "efficiency": "random",
+        "tp": [1, 2],
+        "batch": [1, 50],
+        "seq_len": [2048, 30],
+        "overrides": {
+            "model.index_top_k": [1, 64, 4096],
+            "model.index_heads": [1, 40],
+            "precision.index_bytes": [0.5, 2.0],
+        },
+        "options": cx.Options(drafter="mtp", draft_tokens=2, cached_tokens=99, small_ops="memory", micro_batches=2),
+    },
+    "compressed": {
+        "model": ["compressed-moe"],
+        "gpu": ["h200-sxm", "gb200-nvl72"],
+        "phase": ["decode", "prefill"],
+        "precision": ["bf16", "nvfp4"],
+        "efficiency": "random",
+        **along("layout", tp=[1, 2, 1, 8, 16], dp=[8, 2, 1, 1, 1], ep=[8, 4, 1, 1, 1]),
+        "batch": [1, 2000],
+        "seq_len": [2048, 30, 7],
+        "overrides": {"model.compress": [3, 100], "model.window": [1, 300], "model.residual_streams": [1, 5]},
+        "options": cx.Options(drafter="mtp", draft_tokens=1, cached_tokens=50, on_infeasible="ignore", causal=False),
+    },
+    "hybrid experts": {
+        "model": ["mamba-latent", "everything", "kda-latent"],
+        "gpu": ["h200-sxm"],
+        "phase": ["decode", "prefill"],
+        "precision": ["nvfp4"],
+        "efficiency": "random",
+        **along("layout", tp=[1, 2, 1, 3, 4], dp=[4, 2, 1, 2, 1], ep=[4, 2, 1, 3, 4]),
+        "batch": [1, 900],
+        "seq_len": [1000, 3],
+        "overrides": {
+            "model.expert_hidden": [100, 2000],
+            "model.shared_intermediate": [0, 4800],
+            "options.dense_tp": [4, 6],
+        },
+        "options": cx.Options(drafter=DRAFT["draft-moe"], draft_tokens=3, on_infeasible="ignore", small_ops="flops"),
+    },
+}
 RANDOM = points.draw_efficiency(random.Random(3))
 INLINE = {record.name: record for record in (*points.MADE_UP, *points.GPUS, points.IDEAL, RANDOM)}
 
@@ -155,9 +218,11 @@ def grid_point(grid, labels):
     records = {k: record_of(k, labels[k]) for k in ("model", "gpu", "precision", "efficiency")}
     records["options"] = grid["options"]
     for record, name, label, scales in user_dims(grid):
-        known = getattr(records[record], name)
-        value = labels[label] if not scales else None if known is None else labels[label] * known
-        records[record] = records[record].model_copy(update={name: value})
+        value = labels[label]
+        if scales:
+            known = getattr(records[record], name)
+            value = None if known is None else value * known
+        records[record] = records[record].with_numbers({name: value})
     return points.Point(**records, **{k: labels[k] for k in ("phase", "batch", "seq_len", "tp", "dp", "ep")})
 
 

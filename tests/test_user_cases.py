@@ -121,6 +121,28 @@ def test_gain_of_an_8_bit_cache_in_sequences():
     assert fits[1] / fits[0] == pytest.approx(1.84, abs=0.02)
 
 
+# ---- bytes that engines report of single layers
+
+
+def test_glm_5_2_in_packed_records():
+    """54,728 bytes per token with the prediction layer (local-inference-lab/vllm pull request 82).
+
+    A record of 656 bytes (512 FP8, 4 scales, 64 rotary elements in bf16) in 79 layers, index keys of 132 in 22.
+    """
+    packed = cx.load_precision("fp8-kv8").model_copy(update={"kv_bytes": 656 / 576})
+    drafts = cx.Options(on_infeasible="ignore", drafter="mtp", draft_tokens=1)
+    ds = evaluate("glm-5.2", packed, seq_len=1000, options=drafts, outputs=["kv_bytes_per_sequence"])
+    assert float(ds.kv_bytes_per_sequence) / 1000 == pytest.approx(54_728, rel=1e-12)
+
+
+@pytest.mark.parametrize(("state_bytes", "megabytes"), [(4.0, 4.27), (2.0, 2.17)])
+def test_a_slot_of_qwen3_5_397b(state_bytes, megabytes):
+    """State and convolution of one layer (vllm-project/tpu-inference pull request 2482)."""
+    precision = cx.load_precision("bf16").model_copy(update={"state_bytes": state_bytes})
+    one, two = per_sequence("qwen3.5-397b-a17b", precision, seq_len=[1, 2])
+    assert (2 * one - two) / 45 / 1e6 == pytest.approx(megabytes, abs=0.005)
+
+
 # ---- weights: total parameters decide what fits, active ones what is read
 
 
@@ -152,7 +174,7 @@ def test_one_token_reads_the_active_parameters():
 PUBLISHED = {
     # "865 GB of weights", vllm-project/recipes pull request 779; with the prediction module
     ("deepseek-v4-pro", "fp8-fp4-experts"): 865e9,
-    # 46 shards of 294.04 GB, sgl-project/sglang pull request 28620; they keep some of the attention in bf16
+    # 46 shards of 294.04 GB, sgl-project/sglang pull request 28620; they keep part of the output projection in bf16
     ("deepseek-v4-flash", "fp8"): 294.04e9,
 }
 

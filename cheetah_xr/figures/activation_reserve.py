@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from ..specs import Options, load_gpu
 from .common import assumed, described, gpu_name, model_name
 from .memory_budget import CONTEXT, HIGH, LOW
-from .seeds import SEED_2_H100, ideal
+from .seeds import SEED_2_H100, ideal, with_cache
 from .style import BOUND_BY, INK, end_labels, gpu_colour, headline, new_figure, titled
 
 SHARES = [i / 100 for i in range(41)]
@@ -23,7 +23,11 @@ def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
     """Requests that fit on every accelerator for every share of the weights set aside."""
     first = load_gpu(gpu)
     gpus = [first, *(name for name in BESIDE if name != first.name)]
-    held = float(ideal(model, first, options=Options(on_infeasible="ignore"), outputs=["weight_bytes"])["weight_bytes"])
+    held = float(
+        ideal(with_cache(model), first, options=Options(on_infeasible="ignore"), outputs=["weight_bytes"])[
+            "weight_bytes"
+        ]
+    )
     fits, last = [], None
     for share in SHARES:
         options = Options(memory_fraction=1.0, reserve_bytes=share * held)
@@ -38,12 +42,12 @@ def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
             "share": ("share", SHARES, {"long_name": "memory set aside over weight bytes"}),
             "gpu": last["gpu"].values,
         },
-        title=f"{LOW:.0%} to {HIGH:.0%} set aside for activations: {at[0.0]} requests on {gpu_name(first.name)} become "
-        f"{at[LOW]} to {at[HIGH]}",
+        title=f"Activations of {LOW:.0%} to {HIGH:.0%} of the weights: {at[0.0]} requests become {at[LOW]} to "
+        f"{at[HIGH]}",
         shows=f"Requests of {CONTEXT:,} tokens that fit beside the {held / 1e9:.1f} GB of weights of "
         f"{model_name(str(last['model'].values))} when memory is set aside for activations, in per cent of those that "
         f"fit when none is. The band is the rule of thumb of {LOW:.0%} to {HIGH:.0%} of the weights.",
-        assumptions=f"{assumed(last.drop_attrs())} All of the memory may be used; of the first accelerator "
+        assumptions=f"{assumed(last.drop_attrs())} All of the memory may be used; {gpu_name(first.name)} has "
         f"{float(last['memory_bytes'][0]) / 1e9:,.4g} GB.",
     )
 
@@ -56,24 +60,16 @@ def draw(ds: xr.Dataset) -> Figure:
     ax.text(50 * (LOW + HIGH), 103, "rule of thumb", ha="center", va="bottom", color=INK)
     share, lines = ds["share"].values * 100, []
     kept = 100 * ds["requests"] / ds["requests"].isel(share=0).clip(1)
+    edges = [int(np.argmin(np.abs(ds["share"].values - edge))) for edge in (LOW, HIGH)]
     for name in ds["gpu"].values:
         fit, colour = ds["requests"].sel(gpu=name).values, gpu_colour(str(name))
         left = kept.sel(gpu=name).values
         ax.plot(share, left, color=colour)
-        lines.append((share[-1], left[-1], f"{gpu_name(str(name))}\n{fit[0]:.0f} without reserve", colour))
-        for edge in (LOW, HIGH):
-            at = int(np.argmin(np.abs(ds["share"].values - edge)))
-            ax.plot([share[at]], [left[at]], "o", color=colour, markersize=6)
-            ax.annotate(
-                f"{fit[at]:.0f}",
-                (share[at], left[at]),
-                xytext=(6, 5 if left[at] in (kept[at].max(), kept[at].min()) else -5),
-                textcoords="offset points",
-                color=colour,
-                va="bottom" if left[at] in (kept[at].max(), kept[at].min()) else "top",
-            )
+        ax.plot(share[edges], left[edges], "o", color=colour, markersize=6)
+        words = f"{gpu_name(str(name))}: {fit[0]:.0f} requests\nbecome {fit[edges[0]]:.0f} to {fit[edges[1]]:.0f}"
+        lines.append((share[-1], left[-1], words, colour))
     ax.set_xlim(0, share[-1])
-    ax.set_ylim(-4, 112)
+    ax.set_ylim(-14, 112)
     titled(ax, "", "set aside for activations (% of weight bytes)", "requests that still fit (%)")
     end_labels(ax, lines, gap=2.7)
     return fig

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from ..api import evaluate
-from .common import assumed, described, gpu_name, log_grid, model_name
+from .common import assumed, described, drawable, gpu_name, instance, log_grid, longest, model_name
 from .style import SERIES, end_labels, headline, log_axis, new_figure, tokens
 
 CONTEXTS = (512, 4096, 32768)
@@ -18,20 +18,22 @@ PANELS = {
 }
 
 
-def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm", tp: int = 8) -> xr.Dataset:
+def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm") -> xr.Dataset:
     """Throughput, inter-token latency and weight bytes per token over batch, for several contexts."""
+    tp = instance(gpu)
     ds = evaluate(
         model,
         gpu,
         batch=log_grid(1, 2048, 80),
-        seq_len=list(CONTEXTS),
+        seq_len=[s for s in CONTEXTS if s <= longest(model)],
         tp=tp,
         efficiency="ideal",
+        options={"on_infeasible": "ignore"},
         outputs=["throughput", "tpot", "bytes_weights", "max_batch"],
     )
     weights = ds["bytes_weights"] * tp / ds["batch"]
     found = {
-        "throughput": ds["throughput"],
+        "throughput": drawable(ds["throughput"]),
         "itl": (ds["tpot"] * 1e3).assign_attrs(units="ms"),
         "weight_bytes_per_token": (weights / 1e9).assign_attrs(units="GB"),
         "max_batch": ds["max_batch"],
@@ -39,9 +41,9 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm", tp: int = 8) -> xr
     return described(
         {name: values.reset_coords(drop=True) for name, values in found.items()},
         title=f"{model_name(model)} decode: batching buys throughput and costs latency",
-        shows=f"One instance of {tp} {gpu_name(gpu)}, at three context lengths, up to the largest batch that fits. Weights "
-        "are read once per step for the whole batch, so their bytes per token fall as 1/batch; the cache of every "
-        "sequence is read on top, so throughput levels off and latency rises, sooner at long contexts.",
+        shows=f"One instance of {tp} {gpu_name(gpu)}, by context length; faint where the batch does not fit. "
+        "Weights are read once per step for the whole batch, so their bytes per token fall as 1/batch; the cache of "
+        "every sequence is read on top, so throughput levels off and latency rises, sooner at long contexts.",
         assumptions=assumed(ds),
     )
 
@@ -53,12 +55,12 @@ def draw(ds: xr.Dataset) -> Figure:
         labels = []
         for i, colour in zip(range(ds.sizes["seq_len"]), SERIES, strict=False):
             one = ds.isel(seq_len=i)
-            values = one[name].where(one["batch"] <= one["max_batch"]).dropna("batch")
             if name == "weight_bytes_per_token":
-                ax.plot(values["batch"], values, color=SERIES[-1])
+                ax.plot(one["batch"], one[name], color=SERIES[-1])
                 continue
-            ax.plot(values["batch"], values, color=colour)
-            end = (float(values["batch"][-1]), float(values[-1]))
+            ax.plot(one["batch"], one[name], color=colour, alpha=0.3)
+            ax.plot(one["batch"], one[name].where(one["batch"] <= one["max_batch"]), color=colour)
+            end = (float(one["batch"][-1]), float(one[name][-1]))
             labels.append((*end, f"{tokens(float(one['seq_len']))} context", colour))
         log_axis(ax, "x", binary=True)
         log_axis(ax, "y")

@@ -10,7 +10,7 @@ from matplotlib.ticker import LogLocator
 from ..api import evaluate
 from ..specs import load_model
 from .common import assumed, described, model_name
-from .style import OTHERS, SERIES, end_labels, log_axis, new_figure, titled, tokens
+from .style import OTHERS, SERIES, end_labels, headline, log_axis, new_figure, titled, tokens
 
 FAMILIES = {
     "llama-3.1-70b": "GQA",
@@ -28,12 +28,12 @@ SHORTEST, LONGEST = 2**10, 2**20
 GIB = 2**30
 
 
-def data(gpu: str = "h100-sxm") -> xr.Dataset:
+def data() -> xr.Dataset:
     """Cache bytes of one sequence on one GPU, also beyond the lengths the models are made for."""
     lengths = [2**k * part // 4 for k in range(10, 20) for part in (4, 5, 6, 7)] + [LONGEST]
     names = list(FAMILIES)
     grid = evaluate(
-        names, gpu, batch=1, seq_len=lengths, outputs=["kv_bytes_per_sequence"],
+        names, "h100-sxm", batch=1, seq_len=lengths, outputs=["kv_bytes_per_sequence"],
         overrides={"model.max_seq_len": LONGEST},
     )  # fmt: skip
     held = grid["kv_bytes_per_sequence"].drop_vars("max_seq_len")
@@ -47,7 +47,7 @@ def data(gpu: str = "h100-sxm") -> xr.Dataset:
         "compressed entries grow slowly; sparse attention reads less, but holds all it may choose from. Dots mark the "
         "longest context each model is made for; dashed beyond. Models differ in size too: at 1M tokens the largest "
         f"holds {float(ratio[-1]):.0f} times the smallest.",
-        assumptions=assumed(grid),
+        assumptions=assumed(grid.drop_vars(["gpu", "efficiency"])),
     )
 
 
@@ -68,6 +68,7 @@ def draw(ds: xr.Dataset) -> Figure:
     ax.xaxis.set_major_formatter(lambda value, _: tokens(value))
     log_axis(ax, "y")
     ax.set_xlim(SHORTEST, LONGEST)
-    titled(ax, ds.attrs["title"], "length of the sequence (tokens)", "cache of one sequence (GiB)")
+    headline(fig, ds.attrs["title"])
+    titled(ax, "", "length of the sequence (tokens)", "cache of one sequence (GiB)")
     end_labels(ax, lines)
     return fig

@@ -8,30 +8,33 @@ from matplotlib.figure import Figure
 
 from ..analysis import best
 from ..api import evaluate, layouts
-from ..specs import load_model
-from .common import assumed, described, gpu_name, log_grid, model_name
+from .common import assumed, described, drawable, gpu_name, log_grid, longest, model_name
 from .frontiers import GPUS, N_GPUS
-from .style import end_labels, gpu_colour, log_axis, new_figure, titled, tokens
+from .style import end_labels, gpu_colour, headline, log_axis, new_figure, titled, tokens
 
 LONGEST = 2**20
+PRECISIONS = ("bf16", "fp8", "mxfp4")
+"""The first with which a model fits on any of the accelerators is taken."""
 
 
-def data(model: str = "llama-3.1-70b", precision: str = "bf16") -> xr.Dataset:
+def data(model: str = "llama-3.1-70b") -> xr.Dataset:
     """Sequences of every length that fit on the GPUs in the layout that holds most."""
-    found, longest = layouts(N_GPUS, model), load_model(model).max_seq_len or LONGEST
+    found, end = layouts(N_GPUS, model), int(min(longest(model), LONGEST))
     grid = evaluate(
-        model, list(GPUS), precision, batch=1, seq_len=log_grid(256, longest, 160), tp=found.tp, dp=found.dp,
+        model, list(GPUS), list(PRECISIONS), batch=1, seq_len=log_grid(256, end, 160), tp=found.tp, dp=found.dp,
         ep=found.ep, outputs=["max_batch"],
     )  # fmt: skip
     ds = best(grid, "max_batch", "layout")
-    fits = ds["max_batch"].where(ds["max_batch"] >= 1)
+    fits = ds["max_batch"].where((ds["max_batch"] >= 1) & np.isfinite(ds["max_batch"]))
+    able = fits.notnull().any(["gpu", "seq_len"])
+    ds, fits = (part.isel(precision=int(able.argmax())) for part in (ds, drawable(fits)))
     ends = [f"{gpu_name(str(gpu))} {_count(fits.sel(gpu=gpu).values[-1])}" for gpu in ds["gpu"].values]
     return described(
         {"max_batch": fits.assign_attrs(grid["max_batch"].attrs), "best_layout": ds["best_layout"]},
-        title=f"Sequences of {model_name(model)} that fit on {N_GPUS} GPUs",
+        title=f"Sequences of {model_name(model)} that fit on {N_GPUS} GPUs in {ds['precision'].item()}",
         shows="The largest batch of sequences of one length that fits in memory beside the weights, in the layout that "
-        f"holds most. At {longest:,} tokens, the longest shown: {', '.join(ends)} sequences.",
-        assumptions=assumed(grid.drop_vars(["tp", "dp", "ep"])),
+        f"holds most. At {end:,} tokens, the longest shown: {', '.join(ends)} sequences.",
+        assumptions=assumed(ds.drop_vars("efficiency")),
     )
 
 
@@ -52,7 +55,8 @@ def draw(ds: xr.Dataset) -> Figure:
     ax.xaxis.set_major_formatter(lambda value, _: tokens(value))
     log_axis(ax, "y")
     ax.set_xlim(context[0], context[-1])
-    titled(ax, ds.attrs["title"], "context of each sequence (tokens)", "largest batch (concurrent sequences)")
+    headline(fig, ds.attrs["title"])
+    titled(ax, "", "context of each sequence (tokens)", "largest batch (concurrent sequences)")
     end_labels(ax, lines)
     return fig
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ..specs import Options
+from ..specs import Options, SpecError, load_gpu, load_model
 
 NAMES = {"sxm": "SXM", "pcie": "PCIe", "nvl": "NVL", "nvl72": "NVL72", "ultra": "Ultra", "super": "Super"}
 NAMES |= {
@@ -115,3 +115,30 @@ def crossing(x: Any, y: Any, level: float = 1.0) -> float:
         return float("nan")
     at = slice(above[0], above[0] + 2)
     return float(np.exp(np.interp(np.log(level), np.log(np.asarray(y)[at]), np.log(np.asarray(x)[at]))))
+
+
+def longest(model: Any) -> float:
+    """The longest sequence of a model, infinite where it does not say."""
+    return load_model(model).max_seq_len or float("inf")
+
+
+def instance(gpu: Any) -> int:
+    """Accelerators of an instance where nothing else is asked: 8, or 1 where so many are not joined."""
+    card = load_gpu(gpu)
+    joined = card.link_bandwidth and ((card.link_domain or 1) >= 8 or card.nic_bandwidth)
+    return 8 if joined else 1
+
+
+def drawable(values: xr.DataArray) -> xr.DataArray:
+    """The values, if any of them is a number.
+
+    Raises
+    ------
+    SpecError
+        When there is nothing to draw.
+    """
+    if bool(values.isnull().all()):
+        raise SpecError(
+            "figures: nothing to draw for this model and accelerator; see the status of cheetah_xr.evaluate"
+        )
+    return values

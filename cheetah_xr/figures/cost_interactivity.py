@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from ..specs import load_gpu
 from .common import described, gpu_name, model_name
 from .frontiers import N_GPUS, USER, USER_WORDS, draw_lines, ends, frontiers, gpus_of, name_lines, of_gpu
-from .style import new_figure, titled
+from .style import headline, log_room, new_figure, titled
 
 METRIC = "cost_per_million_tokens"
 
@@ -43,8 +43,9 @@ def draw(ds: xr.Dataset) -> Figure:
     """One line for every accelerator, named with its price."""
     fig, ax = new_figure()
     draw_lines(ax, ds, METRIC, legend="upper left")
-    titled(ax, ds.attrs["title"], USER_WORDS, "USD per million output tokens")
-    ax.set_xlim(ds[USER].values.min() * 0.35, ds[USER].values.max() * 1.1)
+    headline(fig, ds.attrs["title"])
+    titled(ax, "", USER_WORDS, "USD per million output tokens")
+    log_room(ax, ds[USER].values.min(), ds[USER].values.max(), 165, 15, 460)
     prices = {gpu: float(of_gpu(ds, gpu)["price_per_hour"][0]) for gpu in gpus_of(ds)}
     name_lines(ax, ds, METRIC, lambda gpu: f"{gpu_name(gpu)}, {prices[gpu]:.2f} USD/h", first=True)
     return fig

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from ..api import evaluate
 from ..specs import load_efficiency
-from .common import assumed, described, gpu_name, log_grid, model_name
+from .common import assumed, described, drawable, gpu_name, log_grid, model_name
 from .style import SERIES, end_labels, log_axis, new_figure, titled
 
 MODELS = ("qwen3-0.6b", "qwen3-1.7b", "llama-3.1-8b", "qwen3-32b")
@@ -22,11 +22,11 @@ def data(gpu: str = "h100-sxm") -> xr.Dataset:
     share = (ds["time_overhead"] / ds["step_time"]).reset_coords(drop=True)
     costs = load_efficiency("default")
     return described(
-        {"overhead_share": share.assign_attrs(units="1")},
+        {"overhead_share": drawable(share).assign_attrs(units="1")},
         title="CPU overhead weighs on small models, hardly on large ones",
-        shows=f"Share of launches and scheduling in a decode step on one {gpu_name(gpu)}, {CONTEXT:,} tokens of context: "
-        f"{costs.tau_layer * 1e6:.1f} us for a layer and {costs.tau_global * 1e3:.2f} ms for a step, whatever the model. "
-        "Lines end at the largest batch that fits.",
+        shows=f"Share of launches and scheduling in a decode step on one {gpu_name(gpu)}, {CONTEXT:,} tokens of "
+        f"context: {costs.tau_layer * 1e6:.1f} us for a layer and {costs.tau_global * 1e3:.2f} ms for a step, whatever "
+        "the model. Lines end at the largest batch that fits.",
         assumptions=assumed(ds),
     )
 

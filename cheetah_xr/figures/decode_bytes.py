@@ -9,7 +9,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from ..api import breakdown, evaluate
-from .common import assumed, crossing, described, gpu_name, log_grid, model_name
+from .common import assumed, crossing, described, drawable, gpu_name, instance, log_grid, longest, model_name
 from .style import BOUND_BY, FAINT, INK, end_labels, log_axis, new_figure, titled, tokens
 
 CONTEXTS = (512, 4096, 32768, 131072)
@@ -17,10 +17,11 @@ MLP = ("dense_mlp", "router", "shared_experts", "routed_experts")
 ATTENTION = ("attn_proj", "attn_core", "indexer")
 
 
-def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm", tp: int = 8) -> xr.Dataset:
+def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm") -> xr.Dataset:
     """Bytes one GPU moves in a step, and the batches at which the cache outweighs the weights."""
-    batch = log_grid(1, 1024, 80)
-    where: dict[str, Any] = {"model": model, "gpu": gpu, "tp": tp, "seq_len": list(CONTEXTS), "efficiency": "ideal"}
+    batch, tp = log_grid(1, 1024, 80), instance(gpu)
+    contexts = [s for s in CONTEXTS if s <= longest(model)]
+    where: dict[str, Any] = {"model": model, "gpu": gpu, "tp": tp, "seq_len": contexts, "efficiency": "ideal"}
     ds = breakdown(**where, batch=batch, options={"on_infeasible": "ignore"})
     fits = evaluate(**where, batch=1, outputs=["max_batch"])["max_batch"]
     moved = ds["bytes"]
@@ -33,14 +34,16 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm", tp: int = 8) -> xr
         "activations": moved.sel(cause="activations").sum("kernel"),
     }
     found = {name: part.reset_coords(drop=True).assign_attrs(units="B") for name, part in parts.items()}
-    total = weights.sum("kernel")
-    crossover = [crossing(batch, found["kv"].sel(seq_len=s) / total.sel(seq_len=s).values) for s in CONTEXTS]
+    total = weights.sum("kernel", skipna=False)
+    drawable(total.where(found["kv"] > 0))
+    crossover = [crossing(batch, found["kv"].sel(seq_len=s) / total.sel(seq_len=s).values) for s in contexts]
     return described(
         {**found, "max_batch": fits.reset_coords(drop=True), "crossover": ("seq_len", crossover)},
         title=f"{model_name(model)} decode: weights are a fixed cost, the KV cache grows",
-        shows=f"Bytes that one of {tp} {gpu_name(gpu)} reads and writes for one decode step. Weights do not depend on "
-        "the batch; cache traffic is proportional to batch times context. Dots: the batch B at which cache and weights are equal. "
-        "Faint where the batch does not fit in memory.",
+        shows=f"Bytes that one of {tp} {gpu_name(gpu)} reads and writes for one decode step. Weights are "
+        "read once, whatever the batch (of experts: those that some token is routed to); cache traffic is proportional "
+        "to batch times context. Dots: the batch B at which cache and weights are equal. Faint where the batch does "
+        "not fit in memory.",
         assumptions=assumed(ds),
     )  # fmt: skip
 

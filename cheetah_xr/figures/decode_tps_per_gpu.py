@@ -6,8 +6,9 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from .common import described
-from .decode_tps import SHOWS, assumptions, collected, draw_setups
+from .decode_tps import SHOWS, assumptions, collected
 from .measurements import NEVER_PUBLISHED
+from .setups import draw_setups
 
 
 def data() -> xr.Dataset:

@@ -13,8 +13,8 @@ from matplotlib.ticker import LogLocator
 
 from ..analysis import pareto
 from ..api import evaluate, layouts
-from ..specs import Precision, load_model, load_precision
-from .common import assumed, gpu_name, log_grid
+from ..specs import Precision, load_precision
+from .common import assumed, drawable, gpu_name, log_grid, longest
 from .style import FAINT, end_labels, gpu_colour, log_axis
 
 GPUS = ("h100-sxm", "h200-sxm", "b200-sxm", "gb200-nvl72", "mi355x")
@@ -26,6 +26,7 @@ MARKS = {1: "o", 8: "s", 64: "^", 512: "D"}
 BATCHES = sorted({*MARKS, *range(1, 16), *(8 * b for b in log_grid(1, 2048, 60))})
 USER = "tps_per_user"
 USER_WORDS = "output tokens/s per user"
+Corner = Literal["lower left", "upper left"]
 
 
 def precisions() -> list[Precision]:
@@ -52,13 +53,13 @@ def frontiers(model: str, metric: str, *, minimize: Sequence[str] = (), keep: Se
         USER, `metric` and `keep`, with every label of a point as a coordinate; attributes ``assumptions`` and
         ``absent``, the accelerators on which nothing runs.
     """
-    found, wanted = layouts(N_GPUS, model), [USER, metric, *keep]
-    context = min(CONTEXT, load_model(model).max_seq_len or CONTEXT)
+    found, context = layouts(N_GPUS, model), int(min(CONTEXT, longest(model)))
     grid = evaluate(
         model, list(GPUS), precisions(), batch=BATCHES, seq_len=context, tp=found.tp, dp=found.dp, ep=found.ep,
-        outputs=wanted,
+        outputs=[USER, metric, *keep],
     )  # fmt: skip
     front = pareto(grid, USER, metric, ["precision", "layout", "batch"], minimize=minimize, keep=keep)
+    drawable(grid[USER])
     there = set(front["gpu"].values.tolist())
     searched = (
         f" Decode at {context:,} tokens of context on {N_GPUS} GPUs; best of the {grid.sizes['layout']} valid layouts, "
@@ -102,9 +103,7 @@ def ends(ds: xr.Dataset, metric: str, units: str, form: str) -> str:
     return f"Ends, {units} at {USER_WORDS}: {'; '.join(said)}.{absent}"
 
 
-def draw_lines(
-    ax: Axes, ds: xr.Dataset, metric: str, legend: Literal["lower left", "upper left"] = "lower left"
-) -> None:
+def draw_lines(ax: Axes, ds: xr.Dataset, metric: str, legend: Corner = "lower left") -> None:
     """Every frontier in its accelerator's colour, dashed over one it hides, with some batches marked."""
     before: list[Any] = []
     for gpu in gpus_of(ds):

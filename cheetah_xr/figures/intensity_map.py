@@ -10,19 +10,20 @@ from matplotlib.figure import Figure
 
 from ..api import evaluate
 from ..specs import load_gpu
-from .common import assumed, crossing, described, gpu_name, log_grid, model_name
+from .common import assumed, crossing, described, drawable, gpu_name, instance, log_grid, longest, model_name
 from .style import corners, end_labels, gpu_colour, log_axis, new_figure, titled, tokens
 
 GPUS = ("a100-sxm-80gb", "h200-sxm", "h100-sxm", "mi300x", "b200-sxm", "rtx-4090")
 
 
-def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm", tp: int = 8) -> xr.Dataset:
+def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm") -> xr.Dataset:
     """Intensity of every batch and context, the ridges, and the largest batch that fits."""
+    tp = instance(gpu)
     ds = evaluate(
         model,
         gpu,
         batch=log_grid(1, 8192, 100),
-        seq_len=log_grid(64, 131072, 80),
+        seq_len=log_grid(64, min(131072, longest(model)), 80),
         tp=tp,
         efficiency="ideal",
         options={"on_infeasible": "ignore"},
@@ -31,7 +32,7 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm", tp: int = 8) -> xr
     cards = [load_gpu(name) for name in GPUS]
     return described(
         {
-            "arithmetic_intensity": ds["arithmetic_intensity"].reset_coords(drop=True),
+            "arithmetic_intensity": drawable(ds["arithmetic_intensity"]).reset_coords(drop=True),
             "max_batch": ds["max_batch"].reset_coords(drop=True),
             "ridge": ("gpu", [card.peak_bf16 / card.hbm_bandwidth for card in cards]),
         },

@@ -8,9 +8,9 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from ..specs import Options, load_model
+from ..specs import Options
 from .common import described, gpu_name, model_name
-from .seeds import SEED_2_H100, assumed_on, ideal
+from .seeds import SEED_2_H100, assumed_on, ideal, with_cache
 from .style import BOUND_BY, INK, headline, log_axis, new_figure, titled, tokens
 
 CONTEXTS = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072]
@@ -19,9 +19,10 @@ OUTPUTS = ["weight_bytes", "kv_bytes_per_sequence", "max_batch"]
 
 def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
     """Bytes of one request's cache, what the weights leave, and how many requests fit."""
-    longest = getattr(load_model(model), "max_seq_len", None) or CONTEXTS[-1]
+    record = with_cache(model)
+    longest = getattr(record, "max_seq_len", None) or CONTEXTS[-1]
     lengths = sorted({*(n for n in CONTEXTS if n <= longest), min(longest, CONTEXTS[-1])})
-    ds = ideal(model, gpu, options=Options(memory_fraction=1.0), seq_len=lengths, outputs=OUTPUTS)
+    ds = ideal(record, gpu, options=Options(memory_fraction=1.0), seq_len=lengths, outputs=OUTPUTS)
     left = float(ds["memory_bytes"] - ds["weight_bytes"])
     one = ds["kv_bytes_per_sequence"]
     name, on = model_name(str(ds["model"].values)), gpu_name(str(ds["gpu"].values))
@@ -32,10 +33,10 @@ def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
             "headroom": ((), left, {"units": "B"}),
             "seq_len": lengths,
         },
-        title=f"KV cache of {name}: {int(ds['max_batch'][0])} requests of {tokens(lengths[0])} tokens fit {on}, or "
+        title=f"KV cache of {name}: {int(ds['max_batch'][0])} requests of {tokens(lengths[0])} tokens fit, or "
         f"{int(ds['max_batch'][-1])} of {tokens(lengths[-1])}",
-        shows=f"KV cache of one request by the tokens it holds. The weights leave {left / 1e9:.1f} GB; the number in a "
-        "bar is how many such requests fit.",
+        shows=f"KV cache of one request by the tokens it holds. The weights leave {left / 1e9:.1f} GB of {on}; the "
+        "number in a bar is how many such requests fit.",
         assumptions=f"{assumed_on(ds)} All of the memory may be used.",
     )
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import xarray as xr
 
 from ..analysis import flag_labels, regimes
 from ..api import evaluate
-from .common import assumed, described, gpu_name, model_name
+from .common import assumed, described, gpu_name, instance, model_name
 from .style import BOUND_NAMES
 
 CORNERS = {
@@ -22,8 +23,9 @@ CORNERS = {
 """A representative batch and context of each corner, and its levers."""
 
 
-def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm", tp: int = 8) -> xr.Dataset:
+def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm") -> xr.Dataset:
     """One row per corner."""
+    tp = instance(gpu)
     batch, seq_len, levers = zip(*CORNERS.values(), strict=True)
     where = {"batch": xr.DataArray(list(batch), dims="corner"), "seq_len": xr.DataArray(list(seq_len), dims="corner")}
     grid = evaluate(model, gpu, batch=sorted(set(batch)), seq_len=sorted(set(seq_len)), tp=tp, efficiency="ideal")
@@ -33,7 +35,7 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm", tp: int = 8) -> xr
         "batch": list(batch),
         "context": list(seq_len),
         "bound_by": [BOUND_NAMES[str(word)] for word in flag_labels(regimes(ds)).values],
-        "max_batch": ds["max_batch"].values.astype(float),
+        "max_batch": ds["max_batch"].where(np.isfinite(ds["max_batch"])).values.astype(float),
         "tokens_per_s_per_request": (1 / ds["step_time"]).values.astype(float),
         "lever": list(levers),
     }

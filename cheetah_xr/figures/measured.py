@@ -31,9 +31,9 @@ def data() -> xr.Dataset:
     return described(
         xr.Dataset({name: ("row", values.to_numpy()) for name, values in columns.items()}),
         title="DeepSeek-V3/R1 decode, measured and predicted: output tokens/s of one GPU",
-        shows="Predicted at default efficiencies, and at ideal ones, which nothing measured should exceed; no factor was "
-        "fitted to these points. Where GPUs prefill too, the prefills of all prompts are added to the decode steps. One "
-        "request alone on 8 GPUs is predicted worst: many small kernels and collectives that the model does not count. "
+        shows="Predicted at default efficiencies, and at ideal ones, which nothing measured should exceed; no factor "
+        "was fitted to these points. Where GPUs prefill too, the prefills of all prompts are added to the decode "
+        "steps. One request alone on 8 GPUs is predicted worst: it waits for more small kernels than are counted. "
         + NEVER_PUBLISHED,
         assumptions=assumptions(),
     )

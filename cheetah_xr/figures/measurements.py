@@ -87,7 +87,7 @@ def predictions() -> pd.DataFrame:
 
 
 def _of_setup(rows: pd.DataFrame) -> pd.DataFrame:
-    setup = next(rows.itertuples())
+    setup: Any = next(rows.itertuples())
     ds = evaluated(setup, sorted(set(rows.batch)), list(SETS)).sel(batch=rows.batch.to_list())
     seconds = ds["step_time"]
     if setup.decode == "with prefill":

@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 
 from ..specs import Options
 from .common import described, gpu_name, model_name
-from .seeds import SEED_2_H100, assumed_on, ideal
+from .seeds import SEED_2_H100, assumed_on, ideal, with_cache
 from .style import BOUND_BY, BOUND_NAMES, FAINT, INK, headline, new_figure, titled
 
 CONTEXT, TOGETHER = 2048, 4
@@ -26,7 +26,7 @@ OUTPUTS = ["weight_bytes", "kv_bytes_per_sequence", "max_batch"]
 def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
     """Bytes of every part in every bar."""
     whole = Options(memory_fraction=1.0)
-    ds = ideal(model, gpu, options=whole, seq_len=CONTEXT, outputs=OUTPUTS)
+    ds = ideal(with_cache(model), gpu, options=whole, seq_len=CONTEXT, outputs=OUTPUTS)
     billions = int(float(ds["n_parameters"]) / 1e9)
     lumped = ideal({"name": f"{billions}b", "n_parameters": billions * 1e9}, gpu, options=whole, outputs=OUTPUTS)
     memory, held, one = (float(v) for v in (ds["memory_bytes"], ds["weight_bytes"], ds["kv_bytes_per_sequence"]))
@@ -61,6 +61,7 @@ def draw(ds: xr.Dataset) -> Figure:
     fig, ax = new_figure()
     headline(fig, ds.attrs["title"])
     memory = float(ds["memory"]) / 1e9
+    ax.set_xlim(0, max(memory, ds["bytes"].isel(part=slice(0, 4)).sum("part").max().item() / 1e9) * 1.01)
     for row, bar in enumerate(ds["bar"].values):
         parts = {p: float(ds["bytes"].sel(bar=bar, part=p)) / 1e9 for p in PARTS}
         left = 0.0
@@ -79,7 +80,6 @@ def draw(ds: xr.Dataset) -> Figure:
     ax.axvline(memory, color=INK, linewidth=1.4)
     ax.set_yticks(range(ds.sizes["bar"]), ds["bar"].values.tolist())
     ax.invert_yaxis()
-    ax.set_xlim(0, max(memory, ds["bytes"].isel(part=slice(0, 4)).sum("part").max().item() / 1e9) * 1.01)
     ax.grid(visible=False, axis="y")
     titled(ax, "", f"memory (GB); the line is the {memory:,.3g} GB of the accelerator", "")
     names = {p: Patch(color=BOUND_BY[p], label=BOUND_NAMES[p]) for p in PARTS[:3]}
@@ -89,10 +89,16 @@ def draw(ds: xr.Dataset) -> Figure:
 
 
 def _words(ax: Axes, row: int, parts: dict[str, float]) -> None:
-    """The weights inside their part, the others in a column at the right."""
-    if parts["weights"]:
-        ax.text(parts["weights"] / 2, row, f"weights {parts['weights']:.2f}", color="white", ha="center", va="center")
-    words = [f"KV {parts['kv']:.2f}"] if parts["kv"] else []
+    """The weights inside their part where it is wide, the others in a column at the right."""
+    lines, weights = [], parts["weights"]
+    if weights > 0.3 * ax.get_xlim()[1]:
+        ax.text(weights / 2, row, f"weights {weights:.2f}", color="white", ha="center", va="center")
+    elif weights:
+        lines.append(f"weights {weights:.2f}")
+    if parts["kv"]:
+        lines.append(f"KV {parts['kv']:.2f}")
     low, band = parts["activations"], parts["activations_band"]
-    words.append(f"activations {low:.1f} to {low + band:.1f}" if band else f"free {parts['free']:.2f}")
-    ax.text(1.01, row, "\n".join(words), transform=ax.get_yaxis_transform(), va="center", color=INK, linespacing=1.0)
+    lines.append(f"activations {low:.1f} to {low + band:.1f}" if band else f"free {parts['free']:.2f}")
+    if len(lines) > 2:
+        lines = [lines[0], ", ".join(lines[1:])]
+    ax.text(1.01, row, "\n".join(lines), transform=ax.get_yaxis_transform(), va="center", color=INK, linespacing=1.0)

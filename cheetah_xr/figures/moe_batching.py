@@ -12,35 +12,37 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from ..api import breakdown, evaluate
-from ..specs import Model, SpecError, load_gpu, load_model
-from .common import assumed, crossing, described, gpu_name, log_grid, model_name
+from ..specs import load_gpu, load_model
+from .common import assumed, crossing, described, drawable, gpu_name, log_grid, model_name
 from .style import BOUND_BY, INK, SERIES, end_labels, headline, log_axis, new_figure
 
-DENSE, GPUS, CONTEXT = "llama-3.1-70b", 64, 2048
+MOE, DENSE = "deepseek-v3", "llama-3.1-70b"
+GPUS, CONTEXT = 64, 2048
 OPTIONS = {"activation_traffic": "none", "on_infeasible": "ignore"}
 KINDS = {"moe": SERIES[1], "dense": SERIES[0]}
 
 
 def data(model: str = "deepseek-v3", gpu: str = "h100-sxm") -> xr.Dataset:
-    """Tokens per expert, distinct experts, intensity of the MLPs, and the times of a step under expert parallelism."""
-    moe, card, batch = load_model(model), load_gpu(gpu), log_grid(1, 65536, 120)
-    if not isinstance(moe, Model) or not moe.is_moe:
-        raise SpecError(f"figures: moe-batching needs a model with routed experts, not {model}")
+    """Tokens per expert, distinct experts, intensity of the MLPs, and the times of a step under expert parallelism.
+
+    A dense `model` takes the place of the dense one.
+    """
+    pair = {True: MOE, False: DENSE} | {load_model(model).is_moe: model}
+    moe: Any = load_model(pair[True])
+    dense, card, batch = pair[False], load_gpu(gpu), log_grid(1, 65536, 120)
     number = "fp8" if card.peak_fp8 else "bf16"
-    where: dict[str, Any] = {"gpu": gpu, "precision": number, "batch": batch, "seq_len": CONTEXT, "options": OPTIONS}
-    where["efficiency"] = "ideal"
+    where: dict[str, Any] = {"gpu": gpu, "precision": number, "batch": batch, "efficiency": "ideal"}
+    where |= {"seq_len": CONTEXT, "options": OPTIONS}
     routed = breakdown(moe, **where).sel(kernel="routed_experts")
-    mlp = breakdown(DENSE, **where).sel(kernel="dense_mlp")
-    one = _expert(moe, where)
+    mlp = breakdown(dense, **where).sel(kernel="dense_mlp")
+    single = moe.model_copy(update={"n_experts": 1, "top_k": 1})
+    one = breakdown(single, **{**where, "batch": 1}).sel(kernel="routed_experts")  # one token in one expert
     ridge = float(getattr(card, f"peak_{number}") / card.hbm_bandwidth)
-    intensity = {
-        "moe": routed["flops"] / routed["bytes"].sum("cause"),
-        "dense": mlp["flops"] / mlp["bytes"].sum("cause"),
-    }
-    spread: dict[str, Any] = {"dp": GPUS, "ep": gcd(GPUS, moe.n_experts or 1)}
+    intensity = {kind: ds["flops"] / ds["bytes"].sum("cause") for kind, ds in (("moe", routed), ("dense", mlp))}
+    spread: dict[str, Any] = {"dp": GPUS, "ep": gcd(GPUS, moe.n_experts)}
     times = _times(moe, {**where, **spread})
     found = {
-        "tokens_per_expert": routed["flops"] / one["flops"] / (moe.n_experts or 1),
+        "tokens_per_expert": drawable(routed["flops"]) / one["flops"] / moe.n_experts,
         "experts_read": routed["bytes"].sum("cause") / one["bytes"].sum("cause"),
         **{f"intensity_{kind}": values for kind, values in intensity.items()},
         **{f"time_{name}": values for name, values in times.items()},
@@ -50,23 +52,17 @@ def data(model: str = "deepseek-v3", gpu: str = "h100-sxm") -> xr.Dataset:
     return described(
         {**{name: values.reset_coords(drop=True) for name, values in found.items()}, "ridge": ridge}
         | {f"crossover_{name}": at for name, at in crossovers.items()},
-        title=f"An expert sees a fraction of the batch: {model_name(moe.name)} beside {model_name(DENSE)}",
-        shows=f"Top: tokens that one of {moe.n_experts} experts of {model_name(moe.name)} sees ({moe.top_k} per token, "
-        "uniform routing), and distinct experts a layer reads. Bottom left: FLOPs per weight byte of the experts and of "
-        f"the MLP of {model_name(DENSE)}; a dot is where compute takes over. Bottom right: a decode step on {GPUS} "
-        f"{gpu_name(gpu)}, ep {spread['ep']}, {CONTEXT:,} tokens of context, each resource on its own at its peak; a rank works on whole "
-        "sequences, hence the steps.",
+        title=f"An expert sees a fraction of the batch: {model_name(moe.name)} beside {model_name(dense)}",
+        shows=f"Top: tokens that one of the {moe.n_experts} experts of {model_name(moe.name)} sees ({moe.top_k} of them "
+        "per token, uniform routing), and distinct experts a layer reads. Bottom left: FLOPs per weight byte of the "
+        f"experts and of the MLP of {model_name(dense)}; at a dot compute takes over. Bottom right: a step on {GPUS} "
+        f"{gpu_name(gpu)}, ep {spread['ep']}, {CONTEXT:,} tokens of context, each resource on its own at its peak; it "
+        "steps where the fullest rank gets one more sequence.",
         assumptions=assumed(evaluate(moe, **where, outputs=["status"])),
     )
 
 
-def _expert(moe: Model, where: dict[str, Any]) -> xr.Dataset:
-    """Work of one token in one expert, over all layers with experts: a model with a single one, at batch 1."""
-    single = moe.model_copy(update={"n_experts": 1, "top_k": 1, "name": "single"})
-    return breakdown(single, **{**where, "batch": 1}).sel(kernel="routed_experts")[["flops", "bytes"]]
-
-
-def _times(moe: Model, where: dict[str, Any]) -> dict[str, xr.DataArray]:
+def _times(moe: Any, where: dict[str, Any]) -> dict[str, xr.DataArray]:
     """Seconds of one step by resource, each on its own at its peak rate."""
     ds = evaluate(moe, **where, outputs=["bytes_weights", "bytes_kv", "peak_compute_time"])
     return {
@@ -80,11 +76,12 @@ def draw(ds: xr.Dataset) -> Figure:
     """Four panels."""
     fig, ((tokens, experts), (intensity, times)) = new_figure(2, 2, height=6.4)
     batch = ds["batch"].values
-    flat = np.ones(batch.size)
-    _lines(tokens, batch, {"dense": (batch, KINDS["dense"]), "MoE": (ds["tokens_per_expert"].values, KINDS["moe"])})
-    _lines(experts, batch, {"dense": (flat, KINDS["dense"]), "MoE": (ds["experts_read"].values, KINDS["moe"])})
-    shown = {name: (ds[f"intensity_{name.lower()}"].values, KINDS[name.lower()]) for name in ("dense", "MoE")}
-    _lines(intensity, batch, shown)
+    for ax, dense, moe in (
+        (tokens, batch, ds["tokens_per_expert"].values),
+        (experts, np.ones(batch.size), ds["experts_read"].values),
+        (intensity, ds["intensity_dense"].values, ds["intensity_moe"].values),
+    ):
+        _lines(ax, batch, {"dense": (dense, KINDS["dense"]), "MoE": (moe, KINDS["moe"])})
     ridge = float(ds["ridge"])
     intensity.axhline(ridge, color=INK, linestyle=":", linewidth=1.2)
     intensity.text(1.3, ridge / 1.3, f"ridge {ridge:,.0f}", color=INK, va="top")
@@ -93,7 +90,7 @@ def draw(ds: xr.Dataset) -> Figure:
     seconds = {name: ds[f"time_{name}"].values * 1e3 for name in RESOURCES}
     _lines(times, batch, {name: (seconds[name], BOUND_BY[cause]) for name, cause in RESOURCES.items()})
     at = float(ds["crossover_communication"])
-    _dot(times, at, float(np.interp(at, batch, seconds["communication"])), "left")
+    _dot(times, at, np.interp(at, batch, seconds["communication"]), "left")
     for ax, words in zip((tokens, experts, intensity, times), PANELS, strict=True):
         ax.set_ylabel(words)
     for ax in (intensity, times):
@@ -118,7 +115,7 @@ def _lines(ax: Axes, batch: Any, lines: dict[str, tuple[Any, str]]) -> None:
     end_labels(ax, [(batch[-1], values[-1], name, colour) for name, (values, colour) in lines.items()], offset=3)
 
 
-def _dot(ax: Axes, x: float, y: float, side: str) -> None:
+def _dot(ax: Axes, x: float, y: Any, side: str) -> None:
     """A crossover and its batch, below to the right or above to the left."""
     if np.isfinite(x):
         ax.plot(x, y, "o", color="white", mec=INK, ms=6, zorder=3)

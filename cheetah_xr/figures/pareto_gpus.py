@@ -11,13 +11,10 @@ from matplotlib.figure import Figure
 
 from .common import described, gpu_name, model_name
 from .frontiers import N_GPUS, USER, USER_WORDS, draw_lines, ends, frontiers, gpus_of, layout_words, name_lines, of_gpu
-from .style import FAINT, INK, gpu_colour, new_figure
+from .style import FAINT, INK, gpu_colour, headline, log_room, new_figure
 
 METRIC = "throughput_per_gpu"
 SMALL = 7.5
-PANEL, LEFT, RIGHT = 410.0, 58.0, 56.0
-"""Points: width of the panels, and room left and right of the frontiers for names and batches."""
-
 LETTER = 4.5
 """Points of a letter of the small font, rounded up."""
 
@@ -38,11 +35,9 @@ def draw(ds: xr.Dataset) -> Figure:
     """Frontiers above, a lane of winning layouts for every accelerator below."""
     fig, (top, lanes) = new_figure(2, height=6.2, sharex=True, height_ratios=(3, 1.8))
     draw_lines(top, ds, METRIC)
-    top.set_title(ds.attrs["title"])
+    headline(fig, ds.attrs["title"])
     top.set_ylabel("output tokens/s per GPU")
-    low, high = ds[USER].values.min(), ds[USER].values.max()
-    factor = (PANEL - LEFT - RIGHT) / np.log(high / low)
-    top.set_xlim(low * np.exp(-LEFT / factor), high * np.exp(RIGHT / factor))
+    factor = log_room(top, ds[USER].values.min(), ds[USER].values.max(), 58, 56)
     top.set_ylim(ds[METRIC].values.min() * 0.5, ds[METRIC].values.max() * 1.4)
     _draw_lanes(lanes, ds, factor)
     name_lines(top, ds, METRIC, gpu_name)

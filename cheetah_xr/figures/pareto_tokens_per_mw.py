@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from .common import described, gpu_name, model_name
 from .frontiers import N_GPUS, USER, USER_WORDS, draw_lines, ends, frontiers, name_lines
-from .style import new_figure, titled
+from .style import headline, new_figure, titled
 
 METRIC = "tokens_per_mw"
 
@@ -32,7 +32,8 @@ def draw(ds: xr.Dataset) -> Figure:
     """One line for every accelerator."""
     fig, ax = new_figure()
     draw_lines(ax, ds, METRIC)
-    titled(ax, ds.attrs["title"], USER_WORDS, "output tokens/s per MW of accelerators")
+    headline(fig, ds.attrs["title"])
+    titled(ax, "", USER_WORDS, "output tokens/s per MW of accelerators")
     ax.set_xlim(ds[USER].values.min() * 0.9, ds[USER].values.max() * 1.1)
     ax.set_ylim(ds[METRIC].values.min() * 0.5, ds[METRIC].values.max() * 1.4)
     name_lines(ax, ds, METRIC, lambda gpu: gpu_name(gpu).split()[0])

@@ -7,7 +7,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from ..api import breakdown
-from .common import assumed, crossing, described, log_grid, model_name
+from .common import assumed, crossing, described, drawable, log_grid, model_name
 from .style import INK, SERIES, log_axis, new_figure, titled, tokens
 
 PARTS = {
@@ -34,12 +34,16 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm") -> xr.Dataset:
     )
     kernels = ds["kernel"].values.tolist()
     flops = xr.concat(
-        [ds["flops"].sel(kernel=[k for k in names if k in kernels]).sum("kernel") for names in PARTS.values()], "part"
+        [
+            ds["flops"].sel(kernel=[k for k in names if k in kernels]).sum("kernel", skipna=False)
+            for names in PARTS.values()
+        ],
+        "part",
     ).assign_coords(part=list(PARTS))
     linear = flops.sel(part=["MLP", "attention projections"]).sum("part")
     return described(
         {
-            "flops": flops.reset_coords(drop=True).assign_attrs(units="FLOP"),
+            "flops": drawable(flops).reset_coords(drop=True).assign_attrs(units="FLOP"),
             "crossover": crossing(ds["seq_len"], flops.sel(part="attention core") / linear),
         },
         title=f"Prefill of {model_name(model)}: linear layers first, attention at long prompts",

@@ -11,21 +11,22 @@ from matplotlib.figure import Figure
 
 from ..analysis import request_latency
 from ..api import evaluate
-from .common import assumed, crossing, described, log_grid, model_name
+from .common import assumed, crossing, described, drawable, instance, log_grid, longest, model_name
 from .style import INK, PHASES, headline, log_axis, new_figure, tokens
 
 ANSWERS = {"chat": 1024, "RAG": 128}
 """Output tokens of two kinds of requests: long answers, and short ones over retrieved text."""
 
 
-def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm", tp: int = 8) -> xr.Dataset:
+def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm") -> xr.Dataset:
     """Share of prefill in the time of one request alone on the instance."""
-    inputs = log_grid(128, 65536, 40)
-    where: dict[str, Any] = {"model": model, "gpu": gpu, "tp": tp, "efficiency": "ideal"}
+    inputs = log_grid(128, min(65536, longest(model) - max(ANSWERS.values())), 40)
+    where: dict[str, Any] = {"model": model, "gpu": gpu, "tp": instance(gpu), "efficiency": "ideal"}
+    where["options"] = {"on_infeasible": "ignore"}
     share, ds = prefill_share(where, inputs, list(ANSWERS.values()))
     half = [crossing(inputs, share.sel(output_tokens=n), 0.5) for n in ANSWERS.values()]
     return described(
-        {"prefill_share": share, "half": ("output_tokens", half), "kind": ("output_tokens", list(ANSWERS))},
+        {"prefill_share": drawable(share), "half": ("output_tokens", half), "kind": ("output_tokens", list(ANSWERS))},
         title=f"Long inputs move the time of a {model_name(model)} request into prefill",
         shows="Share of the end-to-end time of one request: ttft, then every output token at its own context length. "
         f"Chat-like answers have {ANSWERS['chat']:,} output tokens, RAG-like ones {ANSWERS['RAG']}.",

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from ..api import evaluate
 from ..specs import Model, SpecError, load_model
-from .common import assumed, described, log_grid, model_name
+from .common import assumed, described, drawable, instance, log_grid, longest, model_name
 from .prefill_share import prefill_share
 from .style import SERIES, end_labels, log_axis, new_figure, titled, tokens
 
@@ -24,21 +24,21 @@ LATENT = {
 """Widths of the latent version: those of DeepSeek-V3, queries projected directly."""
 
 
-def data(model: str = "llama-3.1-70b", gpu: str = "h200-sxm", tp: int = 2) -> xr.Dataset:
+def data(model: str = "llama-3.1-70b", gpu: str = "h200-sxm") -> xr.Dataset:
     """Share of prefill for the model with multi-head, grouped-query and latent attention."""
     versions = versions_of(load_model(model))
-    where: dict[str, Any] = {"model": versions, "gpu": gpu, "tp": tp, "efficiency": "ideal"}
+    where: dict[str, Any] = {"model": versions, "gpu": gpu, "tp": min(2, instance(gpu)), "efficiency": "ideal"}
     where["options"] = {"on_infeasible": "ignore"}
-    share, ds = prefill_share(where, log_grid(512, 65536, 30), [OUTPUT], BATCH)
+    share, ds = prefill_share(where, log_grid(512, min(65536, longest(model) - OUTPUT), 30), [OUTPUT], BATCH)
     cache = evaluate(versions, gpu, batch=1, seq_len=1, outputs=["kv_bytes_per_sequence"])["kv_bytes_per_sequence"]
     return described(
-        {"prefill_share": share.isel(output_tokens=0), "kv_bytes_per_token": cache.reset_coords(drop=True)},
+        {"prefill_share": drawable(share).isel(output_tokens=0), "kv_bytes_per_token": cache.reset_coords(drop=True)},
         title="The smaller the KV cache, the larger the share of prefill",
         shows=f"{model_name(model)} with every query head its own keys and values (MHA), with groups of heads that "
         "share them (GQA) and with multi-head latent attention (MLA, widths of DeepSeek-V3): a smaller cache "
-        f"(named per token) makes decode faster and hardly changes prefill. {BATCH} requests together, {OUTPUT} output tokens each; memory "
-        "capacity is not asked about, so that all three run. Tensor parallelism splits KV heads but copies the latent "
-        "cache on every GPU: at high degrees MLA loses its lead.",
+        f"(named per token) makes decode faster and hardly changes prefill. {BATCH} requests together, {OUTPUT} output "
+        "tokens each; memory capacity is not asked about, so that all three run. Tensor parallelism splits KV heads "
+        "but copies the latent cache on every GPU: at high degrees MLA loses its lead.",
         assumptions=assumed(ds),
     )
 
@@ -51,9 +51,10 @@ def versions_of(model: Any) -> list[Model]:
     SpecError
         When it has no grouped-query attention to replace.
     """
-    if not isinstance(model, Model) or any(group.attention != "gqa" for group in model.groups):
+    if not isinstance(model, Model) or not all(map(_plain, model.groups)):
         raise SpecError(
-            f"figures: prefill-share-attention needs a model with grouped-query attention, not {model.name}"
+            f"figures: prefill-share-attention needs a model with full grouped-query attention in every layer, "
+            f"not {model.name}"
         )
     fields = model.model_dump()
     latent = tuple({**group, "attention": "mla"} for group in fields["groups"])
@@ -63,6 +64,11 @@ def versions_of(model: Any) -> list[Model]:
         "MLA": {**LATENT, "groups": latent},
     }
     return [Model.model_validate({**fields, **change, "name": name}) for name, change in changes.items()]
+
+
+def _plain(group: Any) -> bool:
+    """Whether a group's attention can be replaced as a whole."""
+    return bool(group.attention == "gqa" and not (group.window or group.chunk or group.sinks or group.kv_shared))
 
 
 def draw(ds: xr.Dataset) -> Figure:

@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from .common import described, gpu_name, model_name
 from .rooflines import AXES, draw_roof, mark_ridge, points, roof
 from .seeds import LAYERS_SMALL, SEED_2_H100, assumed_on
-from .style import BOUND_BY, FAINT, INK, new_figure, titled
+from .style import BOUND_BY, FAINT, INK, headline, new_figure, titled
 
 LENGTH = 1000
-PASSES = (("decode", 1), ("decode", 16), ("prefill", 1))
+PASSES = (("decode", 1), ("decode", 8), ("prefill", 1))
 """Phase and batch of the passes that are marked."""
 
 
@@ -40,9 +40,10 @@ def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
 def draw(ds: xr.Dataset) -> Figure:
     """Roof, marks, and the words that explain them."""
     fig, ax = new_figure()
+    headline(fig, ds.attrs["title"])
     draw_roof(ax, ds)
     mark_ridge(ax, ds)
-    titled(ax, ds.attrs["title"], *AXES)
+    titled(ax, "", *AXES)
     for name in ds["pass"].values:
         at = ds.sel({"pass": name})
         point = float(at["arithmetic_intensity"]), float(at["reached"]) / 1e12
@@ -50,7 +51,7 @@ def draw(ds: xr.Dataset) -> Figure:
         colour = BOUND_BY["compute" if free else "weights"]
         ax.plot(*point, "o", color=colour, markersize=8, zorder=4)
         ax.annotate(
-            f"{name}:\n{point[0]:,.4g} FLOP/byte",
+            f"{name}: {point[0]:,.3g}" if not free else f"{name}:\n{point[0]:,.4g} FLOP/byte",
             point,
             xytext=(0, -12) if free else (11, -4),
             textcoords="offset points",

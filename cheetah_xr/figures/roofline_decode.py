@@ -10,10 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from ..specs import load_model
 from .common import described, log_grid, model_name
 from .rooflines import AXES, draw_roof, mark_ridge, points, roof
-from .seeds import LAYERS_SMALL, SEED_2_H100, assumed_on
+from .seeds import LAYERS_SMALL, SEED_2_H100, assumed_on, with_cache
 from .style import BOUND_BY, FAINT, HEIGHT, INK, SERIES, headline, log_axis, new_figure, titled, tokens
 
 NAMED = 1000
@@ -25,7 +24,7 @@ FAR = 10**8
 
 def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
     """Decode steps over context lengths, past what the model takes, and the roof."""
-    record = load_model(model)
+    record = with_cache(model)
     endless = record.model_copy(update={"max_seq_len": None})
     lengths = sorted({*log_grid(1, FAR, 97), NAMED, 2 * FAR})
     ds = points(endless, gpu, LAYERS_SMALL, "decode", lengths)
@@ -33,12 +32,13 @@ def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
     last = {"seq_len": slice(-2, None)}
     asymptote = ds["flops"].isel(last).diff("seq_len") / moved.isel(last).diff("seq_len")
     at = float(ds["arithmetic_intensity"].sel(seq_len=NAMED))
-    limit = float(asymptote[0])
+    limit, machine = float(asymptote[0]), roof(gpu)
+    where = "never leaves the memory slope" if limit < float(machine["ridge"]) else "starts deep on the memory slope"
     return described(
         xr.merge(
-            [ds[["arithmetic_intensity", "flops", "reached"]].reset_coords(drop=True), roof(gpu)], combine_attrs="drop"
+            [ds[["arithmetic_intensity", "flops", "reached"]].reset_coords(drop=True), machine], combine_attrs="drop"
         ).assign(asymptote=((), limit), longest=((), float(getattr(record, "max_seq_len", None) or np.nan))),
-        title=f"Decode of {model_name(record.name)} never leaves the memory slope",
+        title=f"Decode of {model_name(record.name)} {where}",
         shows=f"One step of one sequence at a context of L tokens: {at:.2f} FLOP per byte at L = {NAMED:,}, and never "
         f"more than {limit:.2f}, the FLOPs over the bytes of one more cached token.",
         assumptions=f"{assumed_on(ds)} The curve goes past the longest context of the model.",
@@ -95,10 +95,9 @@ def _intensity(ax: Axes, ds: xr.Dataset) -> None:
     ax.annotate(
         f"{named:.2f} at L={NAMED:,}",
         (NAMED, named),
-        xytext=(0, -10),
+        xytext=(0, 10),
         textcoords="offset points",
-        va="top",
-        ha="center",
+        ha="right",
     )
     ax.xaxis.set_major_formatter(EngFormatter(sep=""))
     ax.set_xlim(x[0], x[-1])

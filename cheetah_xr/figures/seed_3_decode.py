@@ -48,15 +48,17 @@ def _prefill() -> Iterator[Quote]:
 def _real_engines() -> Iterator[Quote]:
     """The seed's two bands of practice beside the default efficiencies."""
     decode, prefill = [
-        evaluate(*REAL, batch=1, seq_len=PROMPT, phase=phase, efficiency=["ideal", "default"])["step_time"]
+        evaluate(*REAL, batch=1, seq_len=PROMPT, phase=phase, efficiency=["ideal", "default"], dtype="float64")[
+            "step_time"
+        ]
         for phase in ("decode", "prefill")
     ]
     share, factor = 100 * decode[0] / decode[1], prefill[1] / prefill[0]
     note = "a band of practice; computed: the default efficiencies"
     yield Quote("real share of the decode ceiling, from", "%", "50", share, "worked example", note)
     yield Quote("real share of the decode ceiling, to", "%", "85", share, "worked example", note)
-    yield Quote("real prefill over the ideal, from", "1", "1.5", factor, "prefill", note)
-    yield Quote("real prefill over the ideal, to", "1", "3", factor, "prefill", note)
+    yield Quote("real prefill over the ideal, from", "1", "1.5", factor, "prefill: the compute-bound phase", note)
+    yield Quote("real prefill over the ideal, to", "1", "3", factor, "prefill: the compute-bound phase", note)
 
 
 def data() -> xr.Dataset:

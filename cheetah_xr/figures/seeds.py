@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from ..api import evaluate
-from ..specs import Options
+from ..specs import AnyModel, LumpedModel, Options, SpecError, load_model
 from .common import assumed, described, gpu_name
 
 LAYERS = Options(activation_traffic="none", on_infeasible="ignore", include=("layers",))
@@ -55,6 +55,20 @@ def ideal(model: Any, gpu: Any, precision: Any = "bf16", options: Options = BAND
         dtype="float64",
         **{"batch": 1, "seq_len": 1, **more},
     )
+
+
+def with_cache(model: Any) -> AnyModel:
+    """A model that has a KV cache.
+
+    Raises
+    ------
+    SpecError
+        For a lumped model without one.
+    """
+    record = load_model(model)
+    if isinstance(record, LumpedModel) and record.n_kv_heads is None:
+        raise SpecError(f"figures: {record.name} is a parameter count without a KV cache, which this figure is about")
+    return record
 
 
 def machine(ds: xr.Dataset) -> str:

@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter
 from ..analysis import request_latency, ttft_distribution
 from .common import described, gpu_name, log_grid, model_name
 from .seeds import LAYERS, SEED_2_H100, assumed_on, ideal
-from .style import BOUND_BY, HEIGHT, INK, SERIES, headline, log_axis, new_figure, plain, titled
+from .style import BOUND_BY, HEIGHT, INK, SERIES, end_labels, headline, log_axis, new_figure, plain, titled
 
 PROMPTS, LONGEST = (250, 1000, 4000), 2000
 RATE, MET = 100, 70
@@ -64,18 +64,16 @@ def draw(ds: xr.Dataset) -> Figure:
     log_axis(left, "x")
     log_axis(left, "y")
     left.yaxis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
-    x = ds["output_tokens"].values
+    x, lines = ds["output_tokens"].values, []
     for prompt, colour in zip(ds["prompt"].values, SERIES, strict=False):
         at = ds.sel(prompt=prompt)
         left.plot(x, at["latency"], color=colour)
         ttft = float(at["ttft"])
         left.axhline(ttft, color=colour, linestyle=":", linewidth=1)
-        words = f"{prompt:,} input tokens: TTFT {ttft * 1e3:,.0f} ms"
-        left.annotate(
-            words, (x[-1], ttft), xytext=(0, 3), textcoords="offset points", ha="right", va="bottom", color=colour
-        )
+        lines.append((x[-1], ttft, f"TTFT {ttft * 1e3:,.0f} ms:\n{prompt:,} input tokens", colour))
     left.set_xlim(x[0], x[-1])
     titled(left, "", "output tokens", "latency of the request (s)")
+    end_labels(left, lines, gap=2.6)
     _goodput(right, ds)
     return fig
 

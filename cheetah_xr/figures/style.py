@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -126,8 +127,9 @@ def titled(ax: Axes, title: str, x: str, y: str) -> None:
 
 
 def headline(fig: Figure, title: str) -> None:
-    """Title of a figure with several panels."""
-    fig.suptitle(title, x=0.01, ha="left", fontsize=RC["axes.titlesize"], fontweight=RC["axes.titleweight"])
+    """Title of a figure with several panels or wide labels, in as many lines as it takes."""
+    lines = textwrap.fill(title, int(10 * fig.get_figwidth()))
+    fig.suptitle(lines, x=0.01, ha="left", fontsize=RC["axes.titlesize"], fontweight=RC["axes.titleweight"])
 
 
 def log_axis(ax: Axes, which: str, *, binary: bool = False) -> None:
@@ -139,6 +141,16 @@ def log_axis(ax: Axes, which: str, *, binary: bool = False) -> None:
     axis.set_major_locator(LogLocator(base=base, numticks=14))
     axis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
     axis.set_minor_formatter(NullFormatter())
+
+
+def log_room(ax: Axes, low: float, high: float, left: float, right: float, width: float = 410.0) -> float:
+    """Limits of a logarithmic x axis with `left` and `right` points of room beside the numbers.
+
+    Returns the points of a factor of e, for axes `width` points wide.
+    """
+    factor = (width - left - right) / np.log(high / low)
+    ax.set_xlim(low * np.exp(-left / factor), high * np.exp(right / factor))
+    return float(factor)
 
 
 def plain(value: float) -> str:

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from .efficiency import Efficiency
 from .gpu import Gpu
 from .huggingface import model_fields
-from .huggingface.hub import PREFIX, fetch_config, is_hub_name
+from .huggingface.hub import PREFIX, fetch_config, fetch_quantisation, is_hub_name
+from .huggingface.quantization import BESIDE
 from .model import LumpedModel, Model
 from .precision import Precision
 from .record import MAX_FILE_BYTES, Record, SpecError, read_yaml, to_record
@@ -110,7 +111,8 @@ def load_model(model: Source | AnyModel) -> AnyModel:
     ----------
     model
         Catalogue name ("llama-3.1-70b"), path of a YAML file, of a Hugging Face ``config.json`` or of the folder that
-        holds one, "hf:org/name" to download one from the Hub, a mapping with the fields of either, or a record.
+        holds one, "hf:org/name" to download one from the Hub, a mapping with the fields of either, or a record. A
+        ``hf_quant_config.json`` beside a ``config.json`` is read too.
 
     Returns
     -------
@@ -150,7 +152,8 @@ def _read(kind: str, source: Source) -> tuple[dict[str, Any], str, str]:
         raise SpecError(f"{kind} {source!r}: expected a catalogue name, a path, a mapping or a record")
     if kind == "model" and is_hub_name(source):
         repository = str(source).removeprefix(PREFIX)
-        return _mapping(_read_json(fetch_config(str(source))), str(source)), str(source), repository.split("/")[-1]
+        config = _mapping(_read_json(fetch_config(str(source))), str(source))
+        return _quantised(config, fetch_quantisation(str(source))), str(source), repository.split("/")[-1]
     path = Path(source)
     check_length(kind, path)
     if not (isinstance(source, Path) or path.suffix or "/" in source) or _NAME.fullmatch(str(source).lower()):
@@ -160,7 +163,17 @@ def _read(kind: str, source: Source) -> tuple[dict[str, Any], str, str]:
     data = _mapping(_read_json(path) if path.suffix == ".json" else read_yaml(path), str(path))
     if path.parent == catalogue_root() / "specs" / FOLDERS[kind] and data.get("name", path.stem) != path.stem:
         raise SpecError(f"{path}: key 'name' has value {data['name']!r}: expected {path.stem!r}, the name of the file")
-    return data, str(path), path.resolve().parent.name if path.name == "config.json" else path.stem
+    if path.name != "config.json":
+        return data, str(path), path.stem
+    beside = path.parent / BESIDE
+    return _quantised(data, beside if beside.is_file() else None), str(path), path.resolve().parent.name
+
+
+def _quantised(config: dict[str, Any], beside: Path | None) -> dict[str, Any]:
+    """A Hugging Face config with what the file beside it says of its quantisation."""
+    if beside is None or "model_type" not in config:
+        return config
+    return {**config, BESIDE: _mapping(_read_json(beside), str(beside))}
 
 
 def _mapping(data: Any, where: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import deepseek_v4, dense, gemma, kimi, layernorm, minimax, mixed, mla, moe, nemotron, qwen_hybrid
+from . import deepseek_v4, dense, gemma, kimi, layernorm, minimax, mixed, mla, moe, nemotron, nemotron_nas, qwen_hybrid
 from .config import Config
 from .multimodal import WRAPPERS, text_config
 from .quantization import default_precision
@@ -28,6 +28,7 @@ READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
     "kimi_linear": kimi.kimi_linear,
     "llama": dense.llama,
     "llama4_text": mixed.llama4,
+    "mimo": dense.mimo,
     "mimo_v2_flash": mixed.mimo_v2_flash,
     "minimax_m1": minimax.minimax_m1,
     "minimax_m2": moe.minimax_m2,
@@ -35,6 +36,7 @@ READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
     "ministral3": dense.ministral3,
     "mistral": dense.mistral,
     "mixtral": moe.mixtral,
+    "nemotron-nas": nemotron_nas.nemotron_nas,
     "nemotron_h": nemotron.nemotron_h,
     "opt": layernorm.opt,
     "phi3": dense.phi3,
@@ -44,6 +46,8 @@ READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
     "qwen3_5_text": qwen_hybrid.qwen3_5,
     "qwen3_moe": moe.qwen3_moe,
     "qwen3_next": qwen_hybrid.qwen3_next,
+    "qwen3_vl_moe_text": moe.qwen3_moe,
+    "qwen3_vl_text": dense.qwen3,
 }
 """Model type of a text model -> its reader."""
 

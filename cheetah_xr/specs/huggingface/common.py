@@ -116,6 +116,8 @@ def sliding(config: Config, types: Iterable[str]) -> list[Fields]:
 
 # ---- experts
 
+EXPERT_WIDTH = "moe_intermediate_size"
+
 
 def moe_layers(config: Config, layers: int) -> list[bool]:
     """Which layers have experts, by ``first_k_dense_replace``, a list ``moe_layer_freq`` or ``mlp_layer_types``."""
@@ -146,19 +148,19 @@ def mlps(routed: Iterable[bool]) -> list[Fields]:
     return [{"mlp": "moe" if experts else "dense"} for experts in routed]
 
 
-def experts(config: Config, width: str = "moe_intermediate_size") -> Fields:
+def experts(config: Config, *width: str) -> Fields:
     """Routed experts: their number under its usual spellings, how many a token meets, their width."""
     return {
         "n_experts": config.whole("num_experts", "num_local_experts", "n_routed_experts"),
         "top_k": config.whole("num_experts_per_tok"),
-        "expert_intermediate": config.whole(width),
+        "expert_intermediate": config.whole(*width or (EXPERT_WIDTH,)),
     }
 
 
-def shared_experts(config: Config, name: str = "n_shared_experts") -> Fields:
+def shared_experts(config: Config, *width: str) -> Fields:
     """Shared experts, each as wide as a routed one."""
-    count = config.whole_or_null(name, "there are no shared experts")
-    return {"shared_intermediate": count * config.whole("moe_intermediate_size")} if count else {}
+    count = config.whole_or_null("n_shared_experts", "there are no shared experts")
+    return {"shared_intermediate": count * config.whole(*width or (EXPERT_WIDTH,))} if count else {}
 
 
 # ---- multi-token prediction

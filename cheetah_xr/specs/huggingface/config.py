@@ -14,6 +14,7 @@ NOT_STRUCTURAL = {
     *("quantization_config", "use_cache", "cache_implementation", "_attn_implementation", "torchscript", "return_dict"),
     *("output_attentions", "output_hidden_states", "id2label", "label2id", "finetuning_task", "problem_type"),
     *("task_specific_params", "use_bfloat16", "tf_legacy_loss", "chunk_size_feed_forward", "ignore_index"),
+    "hf_quant_config.json",
     # tokens and sampling
     *("bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id", "tokenizer_class"),
     *("prefix", "bad_words_ids", "begin_suppress_tokens", "suppress_tokens", "diversity_penalty", "do_sample"),
@@ -81,17 +82,18 @@ class Config:
         return self.get(name) is not None
 
     def whole(self, *names: str, least: int = 1, default: int | None = None) -> int:
-        """A whole number under the one of several spellings that is given."""
-        found = [n for n in names if self.given(n)]
+        """A whole number under one of several spellings; several that are given must agree."""
+        found = {n: self.get(n) for n in names if self.given(n)}
         if not found and default is not None:
             return default
-        if len(found) != 1:
-            what = "is missing" if not found else f"is given as {' and '.join(found)}"
-            raise self.fail(f"field {' or '.join(names)} {what}")
-        value = self.fields[found[0]]
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise self.fail(f"field {found[0]} has value {value!r}: expected a whole number of at least {least}")
-        return value
+        if not found:
+            raise self.fail(f"field {' or '.join(names)} is missing")
+        for name, value in found.items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise self.fail(f"field {name} has value {value!r}: expected a whole number of at least {least}")
+        if len(set(found.values())) > 1:
+            raise self.fail(f"{' and '.join(f'{n} {v}' for n, v in found.items())} contradict each other")
+        return int(next(iter(found.values())))
 
     def whole_or_null(self, name: str, meaning: str) -> int:
         """A whole number, or 0 for an explicit null; absent is an error, since another default would be priced."""

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from .common import FULL, SLIDING, Fields, every_layer, full, heads, merged, mlps, outside, rotary, sliding
+from .common import (
+    FULL,
+    SLIDING,
+    Fields,
+    every_layer,
+    full,
+    gqa,
+    heads,
+    merged,
+    mlps,
+    outside,
+    prediction,
+    rotary,
+    sliding,
+)
 from .config import Config
 
 
@@ -49,6 +63,12 @@ def qwen2(config: Config) -> Fields:
         "qkv_bias": config.flag("qkv_bias", True),
         "groups": merged(qwen_attention(config, layers), mlps([False] * layers)),
     }
+
+
+def mimo(config: Config) -> Fields:
+    """MiMo-7B: shaped as Qwen2, with a prediction layer."""
+    config.only(attention_bias=True, qkv_bias=True)
+    return qwen2(config) | prediction(config, "num_nextn_predict_layers", [gqa() | {"mlp": "dense"}])
 
 
 def qwen3(config: Config) -> Fields:

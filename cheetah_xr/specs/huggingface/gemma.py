@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .common import FULL, SLIDING, Fields, gqa, grouped, heads, layer_types, merged, mlps, outside, rotary, sliding
@@ -40,8 +41,8 @@ def gemma3(config: Config) -> Fields:
 def gemma4(config: Config) -> Fields:
     """Gemma 4: layers that see everything have wider heads, KV heads of their own and no value projection."""
     layers = config.layers()
-    # Two vocabularies, one per layer; a second set of widths; keys of earlier layers: E2B and E4B only.
-    config.only(hidden_size_per_layer_input=0, num_kv_shared_layers=0, use_double_wide_mlp=False)
+    # A second vocabulary with embeddings and projections in every layer (E2B and E4B): no such work is priced.
+    config.only(hidden_size_per_layer_input=0)
     config.only(use_bidirectional_attention="vision", attention_bias=False)
     if config.get("hidden_size_per_layer_input") is None:
         raise config.fail("field hidden_size_per_layer_input is missing; 0 means no embeddings per layer")
@@ -51,13 +52,26 @@ def gemma4(config: Config) -> Fields:
         raise config.fail("the last of layer_types must be full_attention")
     mlp, kind = _gemma4_mlp(config)
     wide, narrow = _gemma4_full(config), gqa(config.whole("sliding_window"))
+    own = [(wide if t == FULL else narrow) | kind for t in types]
     return {
         **outside(config, tied=True),
         **heads(config, derived=False),
         **mlp,
         "qk_norm": "head",
-        "groups": grouped((wide if t == FULL else narrow) | kind for t in types),
+        "groups": grouped(_gemma4_shared(config, types, own)),
     }
+
+
+def _gemma4_shared(config: Config, types: Sequence[str], own: list[Fields]) -> list[Fields]:
+    """The last layers take keys and values from the last one of their kind before them; their MLPs may be wider."""
+    shared = config.whole("num_kv_shared_layers", least=0, default=0)
+    double = config.flag("use_double_wide_mlp", False)
+    first = len(own) - shared
+    if first < 1 or set(types[first:]) - set(types[:first]):
+        raise config.fail(f"num_kv_shared_layers {shared}: some have no layer of their kind before them to take from")
+    more: Fields = {"kv_shared": True} | ({"intermediate": 2 * config.whole("intermediate_size")} if double else {})
+    later = [{field: value for field, value in layer.items() if field != "k_eq_v"} | more for layer in own[first:]]
+    return own[:first] + later
 
 
 def _gemma4_full(config: Config) -> Fields:

@@ -39,8 +39,8 @@ def minimax_m3(config: Config) -> Fields:
     config.only(qk_norm_type="per_head", sliding_window=None)
     # Prediction modules: named by the file, not in the checkpoint.
     config.ignore("use_gemma_norm", "num_mtp_modules", "num_nextn_predict_layers")
-    config.same("intermediate_size", config.get("moe_intermediate_size"), "moe_intermediate_size")
-    config.same("shared_intermediate_size", config.get("moe_intermediate_size"), "moe_intermediate_size")
+    width = ("moe_intermediate_size", "intermediate_size")
+    config.same("shared_intermediate_size", config.whole(*width), "the width of an expert")
     widths = heads(config, derived=False)
     blocks, sparse = _blocks(config, layers)
     return {
@@ -48,8 +48,8 @@ def minimax_m3(config: Config) -> Fields:
         **widths,
         **rotary(config, widths["head_dim"]),
         **blocks,
-        **experts(config),
-        **shared_experts(config),
+        **experts(config, *width),
+        **shared_experts(config, *width),
         "qk_norm": "head" if config.flag("use_qk_norm") else "none",
         "output_gate": config.flag("attention_output_gate", False),
         "router_bias": config.flag("use_routing_bias"),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from .common import Fields, experts, grouped, moe_layers, outside, prediction, shared_experts
+from .common import Fields, experts, grouped, layer_types, moe_layers, outside, prediction, shared_experts
 from .config import Config
 
 RANKS = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+
+INDEXED = ("deepseek_sparse_attention", "indexed_attention")
+"""Old and new name of the one kind of layer that families with an indexer have."""
 
 
 def deepseek_v2(config: Config) -> Fields:
@@ -29,6 +32,7 @@ def deepseek_v32(config: Config) -> Fields:
     """DeepSeek-V3.2: an indexer in every layer."""
     _routing(config, "noaux_tc")
     layers = config.layers()
+    layer_types(config, layers, INDEXED, ())
     return _model(config, ["own"] * layers) | indexer(config) | _prediction(config, "own", embeddings=True)
 
 
@@ -36,6 +40,7 @@ def glm_moe_dsa(config: Config) -> Fields:
     """GLM-5: an indexer in every layer, or, from 5.2 on, in some, whose choice the others reuse."""
     _routing(config, "noaux_tc")
     layers = config.layers()
+    layer_types(config, layers, INDEXED, ())
     config.ignore("indexer_rope_interleave", "index_share_for_mtp_iteration")
     return _model(config, _indexers(config, layers)) | indexer(config) | _prediction(config, "own")
 

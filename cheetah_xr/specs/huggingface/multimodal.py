@@ -10,11 +10,28 @@ WRAPPERS: dict[str, tuple[str, ...]] = {
     "kimi_k25": ("kimi_k2", "deepseek_v3"),
     "kimi_k3": ("kimi_linear",),
     "llama4": ("llama4_text",),
+    "minimax_m3_vl": ("minimax_m3",),
     "mistral3": ("mistral", "ministral3"),
     "qwen3_5": ("qwen3_5_text",),
     "qwen3_5_moe": ("qwen3_5_moe_text",),
+    "qwen3_vl": ("qwen3_vl_text",),
+    "qwen3_vl_moe": ("qwen3_vl_moe_text",),
 }
 """Wrapper -> model types its text model may have."""
+
+UNNAMED = ("minimax_m3_vl",)
+"""Wrappers whose files do not name the type of the text model."""
+
+BESIDE = {
+    "minimax_m3_vl": {
+        # read with the vision tower
+        *("img_token_compression_config", "projector_hidden_size"),
+        # how images are cut
+        *("image_grid_pinpoints", "image_seq_length", "process_image_mode", "video_token_index"),
+        "vision_feature_select_strategy",
+    },
+}
+"""Fields beside the text model that a wrapper alone has."""
 
 TOKENS = {
     # tokens that stand for images, and how images are cut
@@ -30,14 +47,16 @@ TOKENS = {
 def text_config(config: Config, family: str) -> Config:
     """The config of the text model inside a wrapper, with the wrapper's word on tied embeddings."""
     inner = config.section("text_config")
+    if family in UNNAMED and inner.fields.get("model_type") is None:
+        inner = Config({**inner.fields, "model_type": WRAPPERS[family][0]}, inner.where)
     kind = inner.fields.get("model_type")
     if kind not in WRAPPERS[family]:
         allowed = ", ".join(WRAPPERS[family])
         raise inner.fail(f"model_type {kind!r} is not supported inside {family!r}; supported: {allowed}")
     if "vision_config" not in config.fields:
         raise config.fail("field vision_config is missing; null means the text model alone")
-    config.ignore("vision_config", *TOKENS)
-    config.only(audio_config=None)
+    config.ignore("vision_config", *TOKENS, *BESIDE.get(family, ()))
+    config.only(audio_config=None, language_model_only=False, num_reward_heads=0)
     tied = config.get("tie_word_embeddings")
     config.refuse_the_rest()
     if tied is None:

@@ -11,6 +11,9 @@ from .modules import CLASSES, layout, left_out
 PLAIN = {None: "bf16", "bfloat16": "bf16", "float16": "fp16"}
 """dtype of a checkpoint -> precision, where nothing is quantised."""
 
+BESIDE = "hf_quant_config.json"
+"""File of NVIDIA ModelOpt beside a config.json, and the field its content is kept under once both are read."""
+
 Formats = dict[str, str]
 
 
@@ -47,28 +50,33 @@ def default_precision(fields: Mapping[str, Any], where: str) -> str:
     ----------
     fields
         The top-level config; of a model with several parts the `text_config` inside it counts too. The content of a
-        `hf_quant_config.json` may stand in for `quantization_config`.
+        `hf_quant_config.json`, under its name or as `quantization_config`, says the same in other words.
     where
         What to call the config in an error.
 
     Raises
     ------
     SpecError
-        For a scheme that is not understood, or that no precision of the catalogue is.
+        For a scheme that is not understood, or that no precision of the catalogue is, and for two that differ.
     """
     text = fields.get("text_config") or fields
     if not isinstance(text, Mapping):
         raise SpecError(f"{where}: text_config has value {text!r}: expected a mapping")
     keys = ("quantization_config", "compression_config")
-    scheme = next((part[k] for part in (fields, text) for k in keys if part.get(k) is not None), None)
+    own = next((part[k] for part in (fields, text) for k in keys if part.get(k) is not None), None)
+    given = {"quantization_config": own, BESIDE: fields.get(BESIDE)}
+    found: dict[str, str] = {}
+    for name, scheme in given.items():
+        if scheme is not None and not isinstance(scheme, Mapping):
+            raise SpecError(f"{where}: {name} has value {scheme!r}: expected a mapping")
+        if scheme is not None:
+            found[name] = _quantised(_flat(scheme), text, f"{where}: {name}")
+    if len(set(found.values())) > 1:
+        raise SpecError(f"{where}: {' and '.join(f'{n} ({p})' for n, p in found.items())} contradict each other")
     expert_dtype = text.get("expert_dtype")
-    if scheme is None:
-        if expert_dtype is not None:
-            raise SpecError(f"{where}: expert_dtype {expert_dtype!r} without quantization_config is not understood")
-        return _plain(fields, text, where)
-    if not isinstance(scheme, Mapping):
-        raise SpecError(f"{where}: quantization_config has value {scheme!r}: expected a mapping")
-    return _quantised(_flat(scheme), text, where)
+    if not found and expert_dtype is not None:
+        raise SpecError(f"{where}: expert_dtype {expert_dtype!r} without quantization_config is not understood")
+    return next(iter(found.values()), None) or _plain(fields, text, where)
 
 
 def _plain(fields: Mapping[str, Any], text: Mapping[str, Any], where: str) -> str:
@@ -93,7 +101,7 @@ def _flat(scheme: Mapping[str, Any]) -> dict[str, Any]:
 def _quantised(scheme: Mapping[str, Any], text: Mapping[str, Any], where: str) -> str:
     """The precision whose formats are those of every class the model has."""
     method = scheme.get("quant_method")
-    here = f"{where}: quantization_config (quant_method {method!r})"
+    here = f"{where} (quant_method {method!r})"
     if not isinstance(method, str) or method not in METHODS:
         raise SpecError(f"{here} is not understood; understood: {', '.join(METHODS)}")
     for name in NOT_UNDERSTOOD:

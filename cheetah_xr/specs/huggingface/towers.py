@@ -240,7 +240,9 @@ TOWERS = {
         allowed={
             "position_embedding_type": ("rope",),
             "img_token_compression_config": (_PATCH_MERGE,),
+            "top.img_token_compression_config": (_PATCH_MERGE, None),
             "top.multimodal_projector_bias": (True,),
+            "top.vision_feature_layer": (-1, None),
         },
     ),
 }
