@@ -234,6 +234,9 @@ def figures(
         return
     made = []
     for item in drawing.make(names or [], out_folder, model, gpu):
+        if isinstance(item, drawing.LeftOut):
+            errors.print(f"{item.name}: left out: {item.reason}", highlight=False, markup=False, soft_wrap=True)
+            continue
         made.append(item)
         errors.print(f"{item.name}: {item.title}", highlight=False, markup=False, soft_wrap=True)
     out.print(

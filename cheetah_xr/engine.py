@@ -280,4 +280,4 @@ def evaluate_axes(axes: Axes, names: Sequence[str] | None, dtype: str, max_bytes
     ds = as_dataset(engine, engine.compute())
     if clip and bool((ds["status"] == CODES["clipped"]).any()):
         warnings.warn("some batches do not fit in memory and run at max_batch (status clipped)", stacklevel=3)
-    return ds if names is None else ds[list(dict.fromkeys(names))]
+    return ds if names is None else ds.drop_vars([name for name in ds.data_vars if name not in names])

@@ -5,11 +5,8 @@ from configs import CONFIGS
 # KV group (None: no attention) and MLP multiple (None: no MLP) of the layers of Llama-3_3-Nemotron-Super-49B-v1
 SUPER_49B = [(8, 2.625), *[(8, 5.25)] * 5, *[(None, 2.625)] * 2, *[(8, 5.25)] * 3, (None, 3.28125), *[(8, 5.25)] * 30]
 SUPER_49B += [(None, m) for m in (1.3125, 2.625, 2.625, 1.3125, 5.25, 1.3125, 2.625, 1.3125, 1.3125, 1.3125)]
-SUPER_49B += [
-    (8, 5.25),
-    *((None, m) for m in (1.3125, 1, 1, 1.3125, 1, 1, 1, 1.3125, 1.3125, 0.5, 0.5, 1, 1, 0.5, 0.5)),
-]
-SUPER_49B += [(None, 1.0), (None, 0.5), (None, 0.5), *[(8, 5.25)] * 9]
+SUPER_49B += [(8, 5.25), *[(None, m) for m in (1.3125, 1.0, 1.0, 1.3125, 1.0, 1.0, 1.0, 1.3125, 1.3125)]]
+SUPER_49B += [(None, m) for m in (0.5, 0.5, 1.0, 1.0, 0.5, 0.5, 1.0, 0.5, 0.5)] + [(8, 5.25)] * 9
 
 
 def blocks(layers):

@@ -19,6 +19,7 @@ package = pytest.importorskip("aiconfigurator_core", reason="needs the extra val
 if metadata.version("aiconfigurator-core") != VERSION:
     pytest.skip(f"written for aiconfigurator-core {VERSION}", allow_module_level=True)
 
+SIDE_FILE = "hf_quant_config.json"
 DATA = Path(__file__).parent / "data"
 CONFIGS = resources.files(package) / "model_configs"
 
@@ -31,6 +32,7 @@ def rows(name):
 ROWS = {row["file"].removesuffix("_config.json"): row for row in rows("aiconfigurator.csv")}
 READ = [name for name, row in ROWS.items() if not row["refused"]]
 REFUSED = [name for name, row in ROWS.items() if row["refused"]]
+BESIDE = {name: row["beside"] for name, row in ROWS.items() if row["beside"]}
 QUANTISATION = [name for name, row in ROWS.items() if row["refused"] == "quantized_layers"]
 
 
@@ -40,8 +42,9 @@ def fields(name):
 
 def test_every_config_of_the_package_is_listed():
     found = {path.name for path in CONFIGS.iterdir() if path.name.endswith("_config.json")}
-    assert {name for name in found if not name.endswith("_hf_quant_config.json")} == {r["file"] for r in ROWS.values()}
+    assert {name for name in found if not name.endswith(SIDE_FILE)} == {r["file"] for r in ROWS.values()}
     assert len(ROWS) == 89
+    assert {name for name in found if name.endswith(SIDE_FILE)} == {f"{name}_{SIDE_FILE}" for name in BESIDE}
 
 
 def test_counts_are_those_of_the_other_list():
@@ -68,3 +71,13 @@ def test_refused_as_expected(name):
 def test_only_the_quantisation_is_refused(name):
     config = {k: v for k, v in fields(name).items() if k not in ("quantization_config", "expert_dtype")}
     assert cx.load_model(config).n_parameters == int(ROWS[name]["parameters"])
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_quantisation_named_in_the_file_beside(name, tmp_path):
+    (tmp_path / "config.json").write_bytes((CONFIGS / f"{name}_config.json").read_bytes())
+    (tmp_path / SIDE_FILE).write_bytes((CONFIGS / f"{name}_{SIDE_FILE}").read_bytes())
+    if BESIDE[name] in cx.list_precisions():
+        assert cx.load_model(tmp_path).default_precision == BESIDE[name]
+    else:
+        refused(lambda: cx.load_model(tmp_path), BESIDE[name])

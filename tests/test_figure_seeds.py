@@ -56,7 +56,8 @@ class TestSeed2Figures:
         assert float(ds.asymptote) == pytest.approx(2_117_632 / 262_144)
         assert f"{float(ds.asymptote):.2f}" == "8.08"
         assert float(ds.arithmetic_intensity.max()) < float(ds.asymptote) < float(ds.ridge)
-        np.testing.assert_allclose(ds.reached, ds.arithmetic_intensity * ds.bandwidth, rtol=1e-12)
+        # small operations are kernels of their own, after the others: 0.03 % below the roof
+        np.testing.assert_allclose(ds.reached, ds.arithmetic_intensity * ds.bandwidth, rtol=1e-3)
 
     def test_timeline_is_to_scale(self):
         ds = data("request-timeline")
@@ -118,6 +119,10 @@ class TestSeed2Figures:
         assert int(ds.release_year.sel(gpu="h100-sxm")) == 2022
         assert float(ds.compute_growth[-1]) > float(ds.bandwidth_growth[-1]) > 1
         assert ds.sizes["gpu"] >= 25
+
+    def test_the_release_year_is_no_axis(self):
+        with pytest.raises(cx.SpecError, match="no number 'release_year'"):
+            cx.evaluate("8b", "h100-sxm", batch=1, seq_len=1, overrides={"gpu.release_year": [2020, 2024]})
 
 
 class TestSeed2Tables:

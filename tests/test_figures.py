@@ -145,3 +145,12 @@ def test_bad_requests_are_one_message(cli, tmp_path, arguments, words):
     assert ran.code == 2
     assert ran.err.count("\n") == 1
     assert all(word in ran.err for word in words)
+
+
+def test_figures_that_cannot_be_redrawn_are_named(cli, tmp_path, monkeypatch):
+    monkeypatch.setattr(render, "names", lambda: ["seed-3-ridge", "kv-by-context"])
+    ran = cli("figures", "--out", tmp_path, "--model", "llama-3.1-8b")
+    assert ran.code == 0
+    assert "seed-3-ridge: left out: " in ran.err
+    assert {p.suffix for p in tmp_path.glob("kv-by-context.*")} == {".png", ".pdf", ".nc"}
+    assert cli("figures", "--out", tmp_path, "--model", "llama-9").code == 2

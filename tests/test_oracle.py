@@ -17,7 +17,7 @@ import cheetah_xr as cx
 from cheetah_xr.status import BOTTLENECKS, CODES
 
 SEED = 20260
-PER_STRATUM = {"bf16": 20, "fp8": 20, "fp8-kv8": 20, "w4a16": 20, "nvfp4": 6}
+PER_STRATUM = {"bf16": 16, "fp8": 16, "fp8-kv8": 16, "w4a16": 16, "nvfp4": 6}
 
 # ---- single points
 
@@ -172,10 +172,10 @@ GRIDS |= {
         "model": ["mamba-latent", "everything", "kda-latent"],
         "gpu": ["h200-sxm"],
         "phase": ["decode", "prefill"],
-        "precision": ["nvfp4"],
+        "precision": ["fp8"],
         "efficiency": "random",
         **along("layout", tp=[1, 2, 1, 3, 4], dp=[4, 2, 1, 2, 1], ep=[4, 2, 1, 3, 4]),
-        "batch": [1, 900],
+        "batch": [1, 30, 900],
         "seq_len": [1000, 3],
         "overrides": {
             "model.expert_hidden": [100, 2000],

@@ -178,6 +178,12 @@ REFUSED = {
     "method": (with_scheme(DENSE, quant_method="bitsandbytes", load_in_4bit=True), "'bitsandbytes'", "modelopt"),
     "no method": (with_scheme(DENSE, bits=4), "quant_method None"),
     "method not text": (with_scheme(DENSE, quant_method=["fp8"]), "['fp8']"),
+    "file beside not a mapping": ({**DENSE, "hf_quant_config.json": [1]}, "hf_quant_config.json", "[1]"),
+    "two that differ": (
+        {**with_scheme(DENSE, **BLOCKS), "hf_quant_config.json": NVFP4 | {"exclude_modules": ["lm_head"]}},
+        "quantization_config (fp8)",
+        "hf_quant_config.json (nvfp4)",
+    ),
     "not a mapping": ({**DENSE, "quantization_config": "fp8"}, "'fp8'", "mapping"),
     "text_config not a mapping": ({"text_config": [1]}, "[1]"),
     "float32": ({**DENSE, "torch_dtype": "float32"}, "dtype", "'float32'", "bfloat16"),

@@ -42,8 +42,9 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm") -> xr.Dataset:
         {name: values.reset_coords(drop=True) for name, values in found.items()},
         title=f"{model_name(model)} decode: batching buys throughput and costs latency",
         shows=f"One instance of {tp} {gpu_name(gpu)}, by context length; faint where the batch does not fit. "
-        "Weights are read once per step for the whole batch, so their bytes per token fall as 1/batch; the cache of "
-        "every sequence is read on top, so throughput levels off and latency rises, sooner at long contexts.",
+        "Weights are read once per step for the whole batch, so their bytes per token fall as 1/batch (of experts "
+        "once all are in use); the cache of every sequence is read on top, so throughput levels off and latency rises, "
+        "sooner at long contexts.",
         assumptions=assumed(ds),
     )
 

@@ -9,6 +9,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from ..api import breakdown, evaluate
+from ..specs import load_model
 from .common import assumed, crossing, described, drawable, gpu_name, instance, log_grid, longest, model_name
 from .style import BOUND_BY, FAINT, INK, end_labels, log_axis, new_figure, titled, tokens
 
@@ -37,9 +38,10 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm") -> xr.Dataset:
     total = weights.sum("kernel", skipna=False)
     drawable(total.where(found["kv"] > 0))
     crossover = [crossing(batch, found["kv"].sel(seq_len=s) / total.sel(seq_len=s).values) for s in contexts]
+    cost = "level off" if load_model(model).is_moe else "are a fixed cost"
     return described(
         {**found, "max_batch": fits.reset_coords(drop=True), "crossover": ("seq_len", crossover)},
-        title=f"{model_name(model)} decode: weights are a fixed cost, the KV cache grows",
+        title=f"{model_name(model)} decode: weights {cost}, the KV cache grows",
         shows=f"Bytes that one of {tp} {gpu_name(gpu)} reads and writes for one decode step. Weights are "
         "read once, whatever the batch (of experts: those that some token is routed to); cache traffic is proportional "
         "to batch times context. Dots: the batch B at which cache and weights are equal. Faint where the batch does "

@@ -24,7 +24,7 @@ NAMED = {
     "h200-sxm": (8, -4, "left"),
     "b200-sxm": (-9, 2, "right"),
     "mi250x": (8, -3, "left"),
-    "mi300x": (8, -5, "left"),
+    "mi300x": (7, 7, "center"),
     "rtx-4090": (8, -5, "left"),
     "l4": (8, -4, "left"),
     "l40s": (-8, 4, "right"),

@@ -19,6 +19,7 @@ from .style import BOUND_BY, INK, SERIES, end_labels, headline, log_axis, new_fi
 MOE, DENSE = "deepseek-v3", "llama-3.1-70b"
 GPUS, CONTEXT = 64, 2048
 OPTIONS = {"activation_traffic": "none", "on_infeasible": "ignore"}
+FIXED = {"seq_len": CONTEXT, "efficiency": "ideal", "options": OPTIONS}
 KINDS = {"moe": SERIES[1], "dense": SERIES[0]}
 
 
@@ -31,8 +32,7 @@ def data(model: str = "deepseek-v3", gpu: str = "h100-sxm") -> xr.Dataset:
     moe: Any = load_model(pair[True])
     dense, card, batch = pair[False], load_gpu(gpu), log_grid(1, 65536, 120)
     number = "fp8" if card.peak_fp8 else "bf16"
-    where: dict[str, Any] = {"gpu": gpu, "precision": number, "batch": batch, "efficiency": "ideal"}
-    where |= {"seq_len": CONTEXT, "options": OPTIONS}
+    where: dict[str, Any] = {"gpu": gpu, "precision": number, "batch": batch, **FIXED}
     routed = breakdown(moe, **where).sel(kernel="routed_experts")
     mlp = breakdown(dense, **where).sel(kernel="dense_mlp")
     single = moe.model_copy(update={"n_experts": 1, "top_k": 1})
@@ -53,8 +53,8 @@ def data(model: str = "deepseek-v3", gpu: str = "h100-sxm") -> xr.Dataset:
         {**{name: values.reset_coords(drop=True) for name, values in found.items()}, "ridge": ridge}
         | {f"crossover_{name}": at for name, at in crossovers.items()},
         title=f"An expert sees a fraction of the batch: {model_name(moe.name)} beside {model_name(dense)}",
-        shows=f"Top: tokens that one of the {moe.n_experts} experts of {model_name(moe.name)} sees ({moe.top_k} of them "
-        "per token, uniform routing), and distinct experts a layer reads. Bottom left: FLOPs per weight byte of the "
+        shows=f"Top: tokens that one of the {moe.n_experts} experts of {model_name(moe.name)} sees ({moe.top_k} per "
+        "token, uniform routing), and distinct experts a layer reads. Bottom left: FLOPs per weight byte of the "
         f"experts and of the MLP of {model_name(dense)}; at a dot compute takes over. Bottom right: a step on {GPUS} "
         f"{gpu_name(gpu)}, ep {spread['ep']}, {CONTEXT:,} tokens of context, each resource on its own at its peak; it "
         "steps where the fullest rank gets one more sequence.",
@@ -90,17 +90,14 @@ def draw(ds: xr.Dataset) -> Figure:
     seconds = {name: ds[f"time_{name}"].values * 1e3 for name in RESOURCES}
     _lines(times, batch, {name: (seconds[name], BOUND_BY[cause]) for name, cause in RESOURCES.items()})
     at = float(ds["crossover_communication"])
-    _dot(times, at, np.interp(at, batch, seconds["communication"]), "left")
+    _dot(times, at, np.interp(at, batch, seconds["memory"]), "left")
     for ax, words in zip((tokens, experts, intensity, times), PANELS, strict=True):
-        ax.set_ylabel(words)
-    for ax in (intensity, times):
-        ax.set_xlabel("batch (sequences)")
+        ax.set(ylabel=words, xlabel="" if ax in (tokens, experts) else "batch (sequences)")
     headline(fig, ds.attrs["title"])
     return fig
 
 
 RESOURCES = {"memory": "weights", "compute": "compute", "communication": "communication"}
-"""Line of the last panel -> colour of the resource."""
 PANELS = ("tokens per expert", "experts read per layer", "FLOP per weight byte of the MLP", "step time (ms)")
 
 

@@ -20,11 +20,11 @@ COLOURS = {"MLP": SERIES[0], "attention projections": SERIES[5], "attention core
 LONGEST = 2**20
 
 
-def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm") -> xr.Dataset:
+def data(model: str = "llama-3.1-70b") -> xr.Dataset:
     """FLOPs of one prompt by component, and the length at which the attention core has half of them."""
     ds = breakdown(
         model,
-        gpu,
+        "h100-sxm",  # any: work knows no accelerator
         batch=1,
         seq_len=log_grid(256, LONGEST, 120),
         phase="prefill",
@@ -50,7 +50,7 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm") -> xr.Dataset:
         shows="Share of the FLOPs of one prompt. Linear layers (attention projections and MLP) cost the same for every "
         "token, the attention core more with every token before it. Lengths beyond those the model was made for are "
         "arithmetic only.",
-        assumptions=assumed(ds),
+        assumptions=assumed(ds.drop_vars(["gpu", "efficiency"])),
     )
 
 

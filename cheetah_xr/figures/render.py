@@ -15,7 +15,7 @@ import pandas as pd
 import xarray as xr
 
 from .._version import __version__ as version
-from ..specs import SpecError
+from ..specs import SpecError, load_gpu, load_model
 from .catalogue import FIGURES, TABLES
 from .common import caption
 from .style import RC
@@ -31,6 +31,14 @@ class Made:
     title: str
     caption: str
     files: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A figure that cannot be redrawn for what is asked, and why."""
+
+    name: str
+    reason: str
 
 
 def names() -> list[str]:
@@ -74,7 +82,9 @@ def data_of(name: str, **asked: str | None) -> xr.Dataset:
     return make(**given)
 
 
-def make(wanted: Sequence[str], out: Path, model: str | None = None, gpu: str | None = None) -> Iterator[Made]:
+def make(
+    wanted: Sequence[str], out: Path, model: str | None = None, gpu: str | None = None
+) -> Iterator[Made | LeftOut]:
     """Make figures and tables into a folder, one after the other.
 
     Parameters
@@ -84,19 +94,30 @@ def make(wanted: Sequence[str], out: Path, model: str | None = None, gpu: str | 
     out
         Folder.
     model, gpu
-        Redraw for another model or accelerator; with no names, figures that are about one of their own are left out.
+        Redraw for another model or accelerator; with no names, figures that cannot be are left out.
 
     Yields
     ------
-    Made
-        What was written.
+    Made or LeftOut
+        What was written, or why a figure was left out.
+
+    Raises
+    ------
+    SpecError
+        For an unknown name, model or accelerator; when a figure asked for by name cannot be redrawn.
     """
+    for given, load in ((model, load_model), (gpu, load_gpu)):
+        if given is not None:
+            load(given)
     out.mkdir(parents=True, exist_ok=True)
     for name in chosen(wanted):
-        takes = inspect.signature(figure_module(name).data).parameters
-        if not wanted and ((model and "model" not in takes) or (gpu and "gpu" not in takes)):
+        try:
+            ds = data_of(name, model=model, gpu=gpu)
+        except SpecError as error:
+            if wanted:
+                raise
+            yield LeftOut(name, str(error))
             continue
-        ds = data_of(name, model=model, gpu=gpu)
         yield _write_table(name, ds, out) if name in TABLES else _write_figure(name, ds, out)
 
 

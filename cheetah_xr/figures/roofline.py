@@ -54,10 +54,11 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm") -> xr.Dataset:
 
 
 def _ledger(model: str, name: str) -> pd.DataFrame:
-    """Operations of one pass that compute, with bytes and intensity; equal names in several layers are added up."""
+    """Operations of one pass that compute: equal names in several layers added up, the attention core as a whole."""
     phase, seq_len, batch = PASSES[name]
     ledger = operations(model, phase, seq_len, batch=batch, options=Options())
     table = ledger.to_dataframe().reset_index()
+    table["operation"] = table["operation"].where(table["kernel"] != "attn_core", "attn_core")
     moved = ["bytes_weights", "bytes_kv", "bytes_activations"]
     table["bytes"] = table[moved].sum(axis=1) * table["count"]
     table["flops"] *= table["count"]
@@ -83,8 +84,9 @@ def draw(ds: xr.Dataset) -> Figure:
     log_axis(above, "y")
     above.set_ylabel("attainable TFLOP/s")
     above.set_ylim(0.7, 3 * peak / 1e12)
-    above.annotate(f"compute roof {peak / 1e12:,.0f} TFLOP/s", (x[-1], peak / 1e12), (0, 6), ha="right", **POINTS)
-    above.annotate(f"{bandwidth / 1e12:.2f} TB/s", (5, 5 * bandwidth / 1e12), (-8, 6), ha="right", **POINTS)
+    points: dict[str, Any] = {"textcoords": "offset points", "color": INK, "ha": "right"}
+    above.annotate(f"compute roof {peak / 1e12:,.0f} TFLOP/s", (x[-1], peak / 1e12), (0, 6), **points)
+    above.annotate(f"{bandwidth / 1e12:.2f} TB/s", (5, 5 * bandwidth / 1e12), (-8, 6), **points)
     _ridge(above, below, ridge)
     below.set_yticks(range(len(names)), names)
     for label, name in zip(below.get_yticklabels(), names, strict=True):
@@ -96,9 +98,6 @@ def draw(ds: xr.Dataset) -> Figure:
     shapes = [Line2D([], [], color=INK, linestyle="", marker=MARKERS[k], label=KERNEL_NAMES[k]) for k in there]
     fig.legend(handles=shapes, loc="outside lower center", ncols=min(len(there), 4))
     return fig
-
-
-POINTS: dict[str, Any] = {"textcoords": "offset points", "color": INK}
 
 
 def _look(name: str, kernel: str) -> dict[str, Any]:
@@ -115,6 +114,6 @@ def _ridge(above: Axes, below: Axes, ridge: float) -> None:
         ax.set_xlim(0.5, 2e4)
         ax.axvline(ridge, color=INK, linestyle=":", linewidth=1.2, zorder=0)
     above.tick_params(axis="x", labelbottom=False)
-    below_text: dict[str, Any] = {"transform": above.get_xaxis_transform(), "color": INK, "va": "bottom"}
-    above.text(ridge * 0.88, 0.03, "memory-bound", ha="right", **below_text)
-    above.text(ridge * 1.14, 0.03, f"ridge {ridge:,.0f}: compute-bound", ha="left", **below_text)
+    bottom: dict[str, Any] = {"transform": above.get_xaxis_transform(), "color": INK, "va": "bottom"}
+    above.text(ridge * 0.88, 0.03, "memory-bound", ha="right", **bottom)
+    above.text(ridge * 1.14, 0.03, f"ridge {ridge:,.0f}: compute-bound", ha="left", **bottom)

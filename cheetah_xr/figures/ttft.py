@@ -42,9 +42,9 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm") -> xr.Dataset:
             coords={"schedule": list(SCHEDULES), "batch": batch, "request": np.arange(1, SHOWN + 1)},
         ),
         title="The same work, half the mean TTFT: look at the whole distribution",
-        shows=f"Prompts of {PROMPT:,} input tokens that arrive together, t = {one * 1e3:.0f} ms of prefill each, "
-        "which adds up as prefill is bound by compute. In one pass all B wait B*t; one after another the mean is (B + 1)/2*t, "
-        f"though the last request waits as long as before. Right: every request of {SHOWN}.",
+        shows=f"Prompts of {PROMPT:,} input tokens that arrive together, t = {one * 1e3:.0f} ms of prefill "
+        "each, which adds up as prefill is bound by compute. In one pass all B wait B*t; one after another the mean is "
+        f"(B + 1)/2*t, though the last request waits as long as before. Right: every request of {SHOWN}.",
         assumptions=assumed(ds),
     )
 
