@@ -136,3 +136,8 @@ def test_mean_ttft_and_latency():
     refused(lambda: mean_ttft(1, 2, "random"), "random", "in_turn")
     assert request_latency(1.0, np.array([0.1, 0.2, 0.3]), 4) == pytest.approx(1.6)
     refused(lambda: request_latency(1, 1, 0), "output_tokens", "0")
+
+
+def test_metrics_of_coordinates_alone_keep_their_axis():
+    ds = cx.evaluate("8b", ["h100-sxm", "a100-sxm-80gb"], batch=1, seq_len=1, outputs=["ridge"])
+    np.testing.assert_allclose(ds.ridge, [989.4 / 3.35, 312 / 2.039], rtol=1e-12)

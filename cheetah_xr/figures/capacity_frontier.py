@@ -27,7 +27,8 @@ def data(model: str = "llama-3.1-70b") -> xr.Dataset:
     ds = best(grid, "max_batch", "layout")
     fits = ds["max_batch"].where((ds["max_batch"] >= 1) & np.isfinite(ds["max_batch"]))
     able = fits.notnull().any(["gpu", "seq_len"])
-    ds, fits = (part.isel(precision=int(able.argmax("precision"))) for part in (ds, drawable(fits)))
+    first = int(able.argmax("precision"))
+    ds, fits = ds.isel(precision=first), drawable(fits).isel(precision=first)
     ends = [f"{gpu_name(str(gpu))} {_count(fits.sel(gpu=gpu).values[-1])}" for gpu in ds["gpu"].values]
     return described(
         {"max_batch": fits.assign_attrs(grid["max_batch"].attrs), "best_layout": ds["best_layout"]},

@@ -42,7 +42,7 @@ def cheapest(ds: xr.Dataset) -> str:
 def draw(ds: xr.Dataset) -> Figure:
     """One line for every accelerator, named with its price."""
     fig, ax = new_figure()
-    draw_lines(ax, ds, METRIC, legend="upper left")
+    draw_lines(ax, ds, METRIC)
     headline(fig, ds.attrs["title"])
     titled(ax, "", USER_WORDS, "USD per million output tokens")
     log_room(ax, ds[USER].values.min(), ds[USER].values.max(), 165, 15, 460)

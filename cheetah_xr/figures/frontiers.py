@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -26,7 +26,6 @@ MARKS = {1: "o", 8: "s", 64: "^", 512: "D"}
 BATCHES = sorted({*MARKS, *range(1, 16), *(8 * b for b in log_grid(1, 2048, 60))})
 USER = "tps_per_user"
 USER_WORDS = "output tokens/s per user"
-Corner = Literal["lower left", "upper left"]
 
 
 def precisions() -> list[Precision]:
@@ -103,7 +102,7 @@ def ends(ds: xr.Dataset, metric: str, units: str, form: str) -> str:
     return f"Ends, {units} at {USER_WORDS}: {'; '.join(said)}.{absent}"
 
 
-def draw_lines(ax: Axes, ds: xr.Dataset, metric: str, legend: Corner = "lower left") -> None:
+def draw_lines(ax: Axes, ds: xr.Dataset, metric: str) -> None:
     """Every frontier in its accelerator's colour, dashed over one it hides, with some batches marked."""
     before: list[Any] = []
     for gpu in gpus_of(ds):
@@ -120,7 +119,8 @@ def draw_lines(ax: Axes, ds: xr.Dataset, metric: str, legend: Corner = "lower le
         axis = ax.xaxis if which == "x" else ax.yaxis
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     marks = [Line2D([], [], linestyle="", marker=mark, color=FAINT) for mark in MARKS.values()]
-    ax.legend(marks, [f"batch {batch}" for batch in MARKS], loc=legend, fontsize=8.5)
+    figure: Any = ax.figure
+    figure.legend(marks, [f"batch {batch}" for batch in MARKS], loc="outside lower center", ncols=len(MARKS))
 
 
 def name_lines(ax: Axes, ds: xr.Dataset, metric: str, words: Callable[[str], str], *, first: bool = False) -> None:

@@ -45,7 +45,7 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm") -> xr.Dataset:
     ds = xr.Dataset({str(name): ("point", values.to_numpy()) for name, values in table.items()})
     return described(
         ds.assign(peak=card.peak_bf16, bandwidth=card.hbm_bandwidth, ridge=card.peak_bf16 / card.hbm_bandwidth),
-        title=f"Prefill reaches the compute roof of one {gpu_name(gpu)}, decode is bound by memory",
+        title=f"Prefill reaches the compute roof of one {gpu_name(gpu)}, decode does not",
         shows="A point is an operation of the model (equal ones share a point); above on the roofline, below by pass. "
         "Exceptions in prefill: the LM head works on the last token only, and attention over a short prompt reuses "
         "little. Weights, inputs, outputs and cache are counted as bytes; decode has 2,048 tokens of context.",

@@ -66,7 +66,7 @@ def draw(ds: xr.Dataset) -> Figure:
     ):
         ax.set_xlabel(x)
         ax.set_ylabel(y)
-        ax.set_ylim(0)
+        ax.set_ylim(0, (1.25 if ax is left else 1.06) * ax.dataLim.y1)
         ax.set_xlim(0)
     left.legend(loc="upper left", labelcolor="linecolor", handlelength=0, fontsize=9)
     end_labels(right, labels, gap=2.4)

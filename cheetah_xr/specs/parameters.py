@@ -12,12 +12,11 @@ Merged = Any
 
 def layer_parameters(m: Merged, group: LayerGroup, experts: int) -> int:
     """Parameters of one layer of which a token meets, or memory holds, `experts` routed experts."""
-    norms = m.norms_per_layer
-    if norms is None:
-        norms = (group.attention != "none") + (group.mlp != "none")
+    blocks = (group.attention != "none") + (group.mlp != "none")
+    norms = blocks if m.norms_per_layer is None else m.norms_per_layer
     streams = m.residual_streams
     # Hyper-connections: a mixing matrix, its bias and three scales, before attention and before the MLP.
-    mixing = 2 * ((2 + streams) * streams * (streams * m.hidden + 1) + 3) if streams > 1 else 0
+    mixing = blocks * ((2 + streams) * streams * (streams * m.hidden + 1) + 3) if streams > 1 else 0
     vectors = norms * m.hidden + group.extra_parameters
     return int(attention_parameters(m, group) + mlp_parameters(m, group, experts) + vectors + mixing)
 
