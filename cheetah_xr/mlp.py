@@ -38,7 +38,7 @@ def moe_operations(m: Architecture, precision: Precision, options: Options, p: P
     before, after = _latent(m, precision, options, p)
     return [
         replicated("router", "router", p, m.hidden, m.n_experts, precision, options),
-        *_shared_gate(m, precision, p),
+        *_shared_gate(m, precision, options, p),
         *shared,
         *before,
         *_routed(m, precision, options, p),
@@ -46,13 +46,14 @@ def moe_operations(m: Architecture, precision: Precision, options: Options, p: P
     ]
 
 
-def _shared_gate(m: Architecture, precision: Precision, p: Pass) -> list[Operation]:
-    """The gate of the shared experts: one more column of the router."""
+def _shared_gate(m: Architecture, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+    """The gate of the shared experts: one more column of the router's GEMM."""
     if not m.shared_gate:
         return []
     weights = m.hidden * precision.router_weight_bytes
     flops = gemm_flops(p.new, m.hidden, 1)
-    return [Operation("shared_gate", "router", flops=flops, weights=weights, resident=weights)]
+    written = p.new * precision.activation_bytes * (options.activation_traffic == "gemm")
+    return [Operation("shared_gate", "router", flops=flops, weights=weights, activations=written, resident=weights)]
 
 
 def _latent(m: Architecture, precision: Precision, options: Options, p: Pass) -> tuple[list[Operation], ...]:

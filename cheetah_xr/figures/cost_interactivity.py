@@ -45,7 +45,7 @@ def draw(ds: xr.Dataset) -> Figure:
     draw_lines(ax, ds, METRIC)
     headline(fig, ds.attrs["title"])
     titled(ax, "", USER_WORDS, "USD per million output tokens")
-    log_room(ax, ds[USER].values.min(), ds[USER].values.max(), 165, 15, 460)
+    log_room(ax, ds[USER].values.min(), ds[USER].values.max(), 125, 15, 460)
     prices = {gpu: float(of_gpu(ds, gpu)["price_per_hour"][0]) for gpu in gpus_of(ds)}
     name_lines(ax, ds, METRIC, lambda gpu: f"{gpu_name(gpu)}, {prices[gpu]:.2f} USD/h", first=True)
     return fig
