@@ -165,6 +165,8 @@ def labelled_numbers(axes: Axes, given: Mapping[str, Labelled]) -> dict[str, Lab
             check_number(record, name, float(number), f"overrides: {key}")
         if record == d.MODEL:
             _check_models_have(name, key, given[d.MODEL])
+            if name in STRUCTURE and np.any(item.values == 0):
+                raise SpecError(f"overrides: {key}: 0 is another structure; give a model without it instead")
         found[key] = item
     for key, value in axes.scales.items():
         record, name = _field(key, "scales")
@@ -180,6 +182,10 @@ def labelled_numbers(axes: Axes, given: Mapping[str, Labelled]) -> dict[str, Lab
             check_number(record, name, base * float(factor), f"scales: {key}: {base:g} x {factor:g}")
         found[f"scale:{key}"] = item
     return found
+
+
+STRUCTURE = ("q_lora_rank", "linear_conv", "linear_gate_rank")
+"""Numbers of a model that mean another kind of layer when they are 0."""
 
 
 def _field(key: Any, what: str) -> tuple[str, str]:

@@ -248,8 +248,8 @@ def figures(
 def list_command(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
     """List the catalogue: models, gpus, precisions, efficiencies or sweeps.
 
-    KV of models is in bf16 on one GPU: the growth per token once windows are full, and all that 8,192 tokens keep, states
-    included. Attention: w window, c chunk, top n what an indexer keeps, /n an entry for every n tokens.
+    KV of models is in bf16 on one GPU: the growth per token once windows are full, and all that 8,192 tokens keep,
+    states included. Attention: w window, c chunk, top n what an indexer keeps, /n an entry for every n tokens.
 
     Example: `cheetah-xr list gpus`
     """

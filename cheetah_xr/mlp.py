@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from .attention import small_op
 from .ledger import Architecture, Collective, Operation, Pass, replicated, ring_gather, tp_all_reduce, wide_gathers
 from .specs import LayerGroup, Options, Precision
@@ -34,7 +38,8 @@ def moe_operations(m: Architecture, precision: Precision, options: Options, p: P
     shared: list[Operation] = []
     if has_shared(m):
         width, name = _width(options.shared_tp, p), "shared_experts"
-        shared = _gated_mlp("shared_", name, name, m, m.shared_intermediate, width, precision, options, p)
+        one = replace(p, new=p.new * some_shared(m))
+        shared = _gated_mlp("shared_", name, name, m, m.shared_intermediate, width, precision, options, one)
     before, after = _latent(m, precision, options, p)
     return [
         replicated("router", "router", p, m.hidden, m.n_experts, precision, options),
@@ -75,6 +80,11 @@ def expert_hidden(m: Architecture) -> Num:
 def has_shared(m: Architecture) -> bool:
     """Whether the model has shared experts (structure)."""
     return not (isinstance(m.shared_intermediate, int) and m.shared_intermediate == 0)
+
+
+def some_shared(m: Architecture) -> Num:
+    """1 where there are shared experts, 0 where an axis says there are none."""
+    return 1.0 * np.greater(m.shared_intermediate, 0)
 
 
 def _width(degree: Num | None, p: Pass) -> Num:
@@ -199,16 +209,16 @@ def mlp_collectives(
     if not group.is_routed:
         return [] if group.mlp == "none" else dense_collectives(m, precision, options, p)
     beside = group.mlp == "moe+dense"
-    found = moe_collectives(m, precision, options, p, summed=beside or has_shared(m))
+    found = moe_collectives(m, precision, options, p, beside=beside)
     if beside:
         found += _wide("dense_mlp", options.dense_tp, p, m, precision.dense_mlp_input_bytes, precision.activation_bytes)
     return found
 
 
 def moe_collectives(
-    m: Architecture, precision: Precision, options: Options, p: Pass, *, summed: bool
+    m: Architecture, precision: Precision, options: Options, p: Pass, *, beside: bool
 ) -> list[Collective]:
-    """Collectives of a mixture of experts; `summed` says that a sharded MLP stands beside the routed experts."""
+    """Collectives of a mixture of experts; `beside` says that a dense MLP stands beside the routed experts."""
     b_in, b_act, d = precision.experts_input_bytes, precision.activation_bytes, expert_hidden(m)
     n, volume, whole = p.n_gpus, p.new * d * b_act, p.new * m.hidden * b_act
     n_g = collectives.members(n, p.domain)
@@ -224,8 +234,10 @@ def moe_collectives(
     if options.expert_comm == "all_reduce":
         link, nic = collectives.all_reduce(whole * parallel, n, n_g)
         found.append(Collective("expert_all_reduce", "all_reduce", n, n_g, link, nic, parallel))
-    elif summed:
-        found.append(tp_all_reduce("shared_all_reduce", p, whole, parallel))
+    elif beside or has_shared(m):
+        used = parallel if beside else parallel * some_shared(m)
+        found.append(tp_all_reduce("shared_all_reduce", p, whole, used))
     if has_shared(m):
-        found += _wide("shared_experts", options.shared_tp, p, m, precision.shared_experts_input_bytes, b_act)
+        one = replace(p, new=p.new * some_shared(m))
+        found += _wide("shared_experts", options.shared_tp, one, m, precision.shared_experts_input_bytes, b_act)
     return found

@@ -56,8 +56,8 @@ def layer_work(m: Architecture, group: LayerGroup, precision: Precision, options
     """Work of one layer of a group; `m` has the group's own widths."""
     operations: list[Operation] = []
     rest: list[Collective] = []
+    alone = not (m.parallel_blocks and group.attention != "none" and group.mlp != "none")
     if group.attention != "none":
-        alone = not m.parallel_blocks
         body = [
             *(indexer(m, group, precision, options, p) if group.attention != "compressed" else []),
             *MIXERS[group.attention](m, group, precision, options, p),
@@ -67,7 +67,7 @@ def layer_work(m: Architecture, group: LayerGroup, precision: Precision, options
             rest.append(tp_all_reduce("attn_all_reduce", p, p.new * m.hidden * precision.activation_bytes))
     if group.mlp != "none":
         body = mlp_operations(m, group, precision, options, p)
-        operations += block("mlp", body, m, precision, options, p, norm=not m.parallel_blocks)
+        operations += block("mlp", body, m, precision, options, p, norm=alone)
     exchange = tuple(moe_exchange(m, precision, options, p)) if group.is_routed else ()
     rest += mlp_collectives(m, group, precision, options, p)
     return LayerWork(group.count, tuple(operations), exchange, tuple(rest), group.label)
@@ -88,7 +88,8 @@ def block(
     b_act, elements, streams = precision.activation_bytes, p.new * m.hidden, m.residual_streams
     found: list[Operation] = []
     if has_streams(m):
-        k, n = streams * m.hidden, (2 + streams) * streams
+        mixed = 1.0 * (streams > 1)  # on an axis, one stream is none
+        k, n = streams * m.hidden * mixed, (2 + streams) * streams * mixed
         found.append(replicated("stream_mixing", "router", p, k, n, precision, options, component))
     if norm:
         flops, moves = small_ops.NORM_FLOPS * elements, small_ops.NORM_MOVES * elements

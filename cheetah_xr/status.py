@@ -168,15 +168,15 @@ def hardware_conditions(
     work: PassWork, parts: tuple[str, ...], no_peak: Num, no_link: Num, no_nic: Num
 ) -> list[Condition]:
     """Conditions on what is known of the accelerator; only collectives in priced `parts` need a link or a NIC."""
-    needed: list[Collective] = []
+    needed: list[tuple[Num, Collective]] = []
     for layer in work.parts:
         if layer.part in parts:
-            needed += [*layer.exchange, *layer.rest]
+            needed += [(layer.repeats, collective) for collective in (*layer.exchange, *layer.rest)]
     link: Num = False
     nic: Num = False
-    for collective in needed:
-        link = link | (collective.link > 0)
-        nic = nic | (collective.nic > 0)
+    for repeats, collective in needed:
+        link = link | (collective.link * repeats > 0)
+        nic = nic | (collective.nic * repeats > 0)
     roots = "model gpu precision phase tp dp ep seq_len"
     return [
         condition("no_peak", "model gpu precision", no_peak),

@@ -34,7 +34,7 @@ MUTANTS = [
     ("model.py", "tokens = p.new if p.decode else 1", "tokens = p.new", "logits of every prompt token"),
     ("tile.py", "np.ceil(batch / (p.dp * m))", "np.floor(batch / (p.dp * m))", "the emptiest rank sets the pace"),
     ("model.py", "m.vocab * m.hidden * width / p.tp", "m.vocab * m.hidden * width", "the embedding is not sharded"),
-    ("terms/capacity.py", "np.floor((budget", "np.ceil((budget", "a sequence that half fits"),
+    ("terms/capacity.py", "np.floor(room", "np.ceil(room", "a sequence that half fits"),
     ("status.py", "m.n_heads % p.tp != 0", "m.n_heads % p.tp == 0", "the head rule upside down"),
     (
         "accounting.py",

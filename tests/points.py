@@ -158,6 +158,12 @@ MADE_UP = [
     ),
     cx.Model(name="parallel", **_EVEN, parallel_blocks=True, norms_per_layer=2, gated=False, groups=[_group(6)]),
     cx.Model(
+        name="parallel-halves",
+        **_EVEN,
+        parallel_blocks=True,
+        groups=[_group(2), _group(3, mlp="none"), _group(2, "none"), _group(1, window=50)],
+    ),
+    cx.Model(
         name="streams", **_EVEN, residual_streams=3, extra_parameters=1234, groups=[_group(2), _group(2, chunk=64)]
     ),
     cx.Model(
@@ -233,7 +239,7 @@ MADE_UP = [
         groups=[
             _group(1, "compressed", window=1),
             _group(2, "compressed", window=33, compress=7, indexer="own"),
-            _group(2, "compressed", window=33, compress=7, indexer="shared"),
+            _group(2, "compressed", window=33, compress=7, indexer="own"),
             _group(1, "compressed", window=4096, compress=100),
         ],
     ),

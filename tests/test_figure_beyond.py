@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from refusal import refused
 
 import cheetah_xr as cx
 from cheetah_xr.figures import render
@@ -155,6 +156,14 @@ def test_the_layout_that_holds_most_is_taken():
     )
     np.testing.assert_array_equal(every["max_batch"].max("layout"), ds["max_batch"].sel(gpu="mi355x"))
     assert ds["max_batch"].sel(gpu="h100-sxm").isnull().all()
+
+
+def test_the_widest_precision_that_fits_is_taken(made):
+    assert made["capacity-frontier"][0]["precision"].item() == "bf16"
+    ds = render.data_of("capacity-frontier", model="qwen3.8-2.4t-a95b")
+    assert ds["precision"].item() == "mxfp4"
+    assert ds.attrs["title"].endswith("in mxfp4")
+    refused(lambda: render.data_of("capacity-frontier", model="8b"), "nothing to draw")
 
 
 def test_caches_of_the_families_by_hand(made):

@@ -114,6 +114,12 @@ class LayerGroup(BaseModel):
             raise ValueError("attention: compressed needs a window")
         if self.attention == "compressed" and self.indexer == "own" and self.compress is None:
             raise ValueError("an indexer of compressed attention chooses among compressed entries: compress is missing")
+        if self.attention == "compressed" and self.indexer == "shared":
+            raise ValueError(
+                "indexer: shared belongs to attention: gqa or mla; compressed layers choose for themselves"
+            )
+        if self.kv_shared and self.indexer == "own":
+            raise ValueError("kv_shared layers keep nothing: an indexer of their own has no keys to score")
         if self.attention == "gqa" and self.indexer != "none" and (self.window or self.chunk):
             raise ValueError("indexer and window or chunk do not go together")
         if self.hash_routing and self.mlp not in ROUTED:

@@ -24,7 +24,9 @@ def budget_free_after_load(memory: Num, fraction: Num, reserve: Num, used: Num, 
 
 def sequences_that_fit(budget: Num, weights: Num, per_sequence: Num) -> Num:
     """Whole sequences one GPU can cache, 0 when the weights do not fit, infinite when a sequence costs nothing."""
-    return np.maximum(np.floor((budget - weights) / per_sequence), 0.0)
+    # Nothing into nothing fits endlessly, too: the smallest room there is keeps 0 / 0 from being undefined.
+    room = budget - weights + np.finfo(np.float64).tiny * (per_sequence == 0)
+    return np.maximum(np.floor(room / per_sequence), 0.0)
 
 
 def shortfall(budget: Num, weights: Num, sequences: Num, per_sequence: Num) -> Num:
