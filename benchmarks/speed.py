@@ -45,6 +45,17 @@ def cases() -> dict[str, Engine]:
         "two user axes, 4 million points": dense
         | {"batch": [1, 8, 64, 128], "seq_len": [1024, 2048, 4096, 8192], "overrides": user},
     }
+    hybrids = {
+        "qwen3.5-27b": {"tp": 8},
+        "gemma-3-27b": {"tp": 8},
+        "deepseek-v3.2": {"precision": "fp8", "dp": 64, "ep": 64},
+        "deepseek-v4-flash": {"precision": "fp8", "dp": 64, "ep": 64},
+        "qwen3-next-80b-a3b": {"dp": 64, "ep": 64},
+    }
+    asked |= {
+        f"{name} decode, 4 million points": dense | short | layout | {"model": name, "tp": layout.get("tp", 1)}
+        for name, layout in hybrids.items()
+    }
     return {name: prepare(axes_of(**arguments), OUTPUTS) for name, arguments in asked.items()}
 
 

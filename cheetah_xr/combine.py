@@ -170,12 +170,15 @@ class Mix:
     def run(self, cut: Cut, attribute: Attribute) -> Times:
         """Time and parts on a tile."""
         (t_x, parts_x), (t_y, parts_y) = (side.run(cut, attribute) for side in (self.x, self.y))
+        time = np.maximum(t_x, t_y)
+        hidden = self.exposed.size == 1 and not self.exposed.any()  # nothing is added then: the bits are the same
         exposed = cut(self.exposed)
-        time = np.maximum(t_x, t_y) + exposed * np.minimum(t_x, t_y)
+        if not hidden:
+            time = time + exposed * np.minimum(t_x, t_y)
         if not attribute:
             return time, {}
         larger = _one_where(t_x >= t_y, time.dtype)
-        of_x, of_y = exposed + (1 - exposed) * larger, 1 - (1 - exposed) * larger
+        of_x, of_y = (larger, 1 - larger) if hidden else (exposed + (1 - exposed) * larger, 1 - (1 - exposed) * larger)
         parts = {part: value * of_x for part, value in parts_x.items()}
         for part, value in parts_y.items():
             parts[part] = parts[part] + value * of_y if part in parts else value * of_y

@@ -5,6 +5,8 @@ Definitions, symbols and sources: docs/cost-model.md.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from .attention import gqa, mla, small_op
 from .cache import lumped_bytes_per_token
 from .ledger import (
@@ -25,6 +27,9 @@ from .sparse import compressed, indexer
 from .specs import RECURRENT, AnyModel, LayerGroup, LumpedModel, Options, Precision
 from .terms import Num, collectives, small_ops
 from .terms.linear import gemm_activations, gemm_flops
+
+NO_WORK = ("count", "sinks", "hash_routing", "norms_per_layer", "extra_parameters")
+"""Fields of a layer group that change no operation."""
 
 MIXERS = {"gqa": gqa, "mla": mla, "compressed": compressed, **dict.fromkeys(RECURRENT, recurrent)}
 """Kind of attention -> its operations between norm and residual."""
@@ -47,9 +52,21 @@ def model_work(model: AnyModel, precision: Precision, options: Options, p: Pass)
     """
     if isinstance(model, LumpedModel):
         return PassWork((lumped_layer(model, precision, p),), (), model.n_layers)
-    layers = tuple(layer_work(model.of(group), group, precision, options, p) for group in model.groups)
+    layers = tuple(layer_work(model.of(group), group, precision, options, p) for group in alike(model.groups))
     outside = (embedding(model, precision, p), lm_head(model, precision, options, p))
     return PassWork(layers, outside, model.n_layers)
+
+
+def alike(groups: tuple[LayerGroup, ...]) -> list[LayerGroup]:
+    """Groups that do the same work, counted together: those that differ in parameters without work only."""
+    found: dict[tuple[object, ...], LayerGroup] = {}
+    for group in groups:
+        fields = {name: getattr(group, name) for name in type(group).model_fields if name not in NO_WORK}
+        # Arrays in place of numbers are the same when they are the same object.
+        key = tuple((name, v if isinstance(v, Hashable) else id(v)) for name, v in fields.items())
+        same = found.get(key)
+        found[key] = group if same is None else same.model_copy(update={"count": same.count + group.count})
+    return list(found.values())
 
 
 def layer_work(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> LayerWork:

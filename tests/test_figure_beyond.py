@@ -10,7 +10,7 @@ from refusal import refused
 
 import cheetah_xr as cx
 from cheetah_xr.figures import render
-from cheetah_xr.figures.frontiers import BATCHES, CONTEXT, GPUS, N_GPUS, USER, frontiers, gpus_of, of_gpu, precisions
+from cheetah_xr.figures.frontiers import BATCHES, CONTEXT, GPUS, N_GPUS, PRECISIONS, USER, frontiers, gpus_of, of_gpu
 
 FRONTIERS = {
     "pareto-gpus": ("throughput_per_gpu", 1),
@@ -31,7 +31,7 @@ def made():
 
 def points_of(gpu, model="llama-3.1-70b", context=CONTEXT):
     """Every point the frontiers choose among, evaluated layout by layout."""
-    for precision in precisions():
+    for precision in map(cx.load_precision, PRECISIONS):
         for tp in (1, 2, 4, 8):
             yield cx.evaluate(
                 model, gpu, precision, batch=BATCHES, seq_len=context, tp=tp, dp=N_GPUS // tp,
@@ -77,7 +77,7 @@ def test_a_precision_without_a_peak_is_not_on_the_frontier(made):
 
 def test_labels_give_the_point(made):
     ds = made["pareto-gpus"][0]
-    named = {precision.name: precision for precision in precisions()}
+    named = {precision.name: precision for precision in map(cx.load_precision, PRECISIONS)}
     for i in range(0, ds.sizes["point"], 9):
         point = ds.isel(point=i)
         again = cx.evaluate(

@@ -13,7 +13,6 @@ from matplotlib.ticker import LogLocator
 
 from ..analysis import pareto
 from ..api import evaluate, layouts
-from ..specs import Precision, load_precision
 from .common import assumed, drawable, gpu_name, log_grid, longest
 from .style import FAINT, end_labels, gpu_colour, log_axis
 
@@ -28,10 +27,8 @@ USER = "tps_per_user"
 USER_WORDS = "output tokens/s per user"
 
 
-def precisions() -> list[Precision]:
-    """Precisions to choose from: 16, 8 and 4 bit weights, cache in 16 or 8 bit; FP4 is MX, which both vendors have."""
-    bf16, fp8, fp8_kv8, mxfp4 = map(load_precision, ("bf16", "fp8", "fp8-kv8", "mxfp4"))
-    return [bf16, fp8, fp8_kv8, mxfp4, mxfp4.model_copy(update={"name": "mxfp4-kv8", "kv_bytes": fp8_kv8.kv_bytes})]
+PRECISIONS = ("bf16", "fp8", "fp8-kv8", "mxfp4", "mxfp4-kv8")
+"""Precisions to choose from: 16, 8 and 4 bit weights, cache in 16 or 8 bit; FP4 is MX, which both vendors have."""
 
 
 def frontiers(model: str, metric: str, *, minimize: Sequence[str] = (), keep: Sequence[str] = ()) -> xr.Dataset:
@@ -54,7 +51,7 @@ def frontiers(model: str, metric: str, *, minimize: Sequence[str] = (), keep: Se
     """
     found, context = layouts(N_GPUS, model), int(min(CONTEXT, longest(model)))
     grid = evaluate(
-        model, list(GPUS), precisions(), batch=BATCHES, seq_len=context, tp=found.tp, dp=found.dp, ep=found.ep,
+        model, list(GPUS), list(PRECISIONS), batch=BATCHES, seq_len=context, tp=found.tp, dp=found.dp, ep=found.ep,
         outputs=[USER, metric, *keep],
     )  # fmt: skip
     front = pareto(grid, USER, metric, ["precision", "layout", "batch"], minimize=minimize, keep=keep)
