@@ -8,7 +8,10 @@ from . import Num
 
 
 def local_kv_heads(n_kv_heads: Num, tp: Num) -> Num:
-    """KV heads held by one GPU: replicated once tp exceeds them."""
+    """KV heads held by one GPU, max(h_kv/tp, 1): replicated once tp exceeds them (also groups of Mamba-2).
+
+    Valid where one of the two divides the other; engines refuse the rest.
+    """
     return np.maximum(n_kv_heads / tp, 1.0)
 
 
@@ -44,7 +47,9 @@ def visible_pairs(new: Num, before: Num, *, window: Num | None = None, chunk: Nu
     Returns
     -------
     Num
-        q*c + q(q+1)/2 without window and chunk (docs/cost-model.md, section 3.2).
+        Pairs, q*c + q(q+1)/2 without window and chunk (docs/cost-model.md). A window caps the keys of every query,
+        the query's own included: the difference of two sums of min(i, w). An indexer that keeps k tokens is a window
+        of k, since the number of keys is all that counts. Valid for whole numbers.
     """
     if window is not None:
         return _windowed(before + new, window) - _windowed(before, window)
@@ -65,7 +70,7 @@ def uncausal_pairs(new: Num, cached: Num, *, window: Num | None = None, chunk: N
 
 
 def cache_read_decode(seq_len: Num, new: Num, *, window: Num | None = None, chunk: Num | None = None) -> Num:
-    """Cached tokens read in one decode pass, once however many drafts are verified."""
+    """Cached tokens read in one decode pass, once however many drafts: s, or min(s, w + q - 1) in a window."""
     if window is not None:
         return np.minimum(seq_len, window + new - 1)
     if chunk is not None:
@@ -101,7 +106,10 @@ def _entries_capped(n: Num, size: Num, most: Num) -> Num:
 
 
 def entry_pairs(new: Num, before: Num, size: Num, most: Num | None = None) -> Num:
-    """(query, compressed entry) pairs of one sequence under a causal mask.
+    """(query, compressed entry) pairs of one sequence under a causal mask: the sum of min(floor(keys / size), most).
+
+    Whole entries only: a query never sees an entry that is not complete. Valid for whole numbers. Source: DeepSeek-V4,
+    ``compress_ratios`` and ``index_topk`` of its config.
 
     Parameters
     ----------
@@ -111,6 +119,11 @@ def entry_pairs(new: Num, before: Num, size: Num, most: Num | None = None) -> Nu
         Tokens behind one entry: a query that sees n keys sees floor(n / size) entries.
     most
         Most entries a query attends to; None is all.
+
+    Returns
+    -------
+    Num
+        Pairs.
     """
     if most is None:
         return _entries(before + new, size) - _entries(before, size)

@@ -1,6 +1,7 @@
 """Recurrent mixers: work on a state of fixed size per head, and the size of that state.
 
-A value head keeps a `key_dim` x `value_dim` matrix. Sources: Mamba-2 (arXiv 2405.21060, section 6, chunked form), Gated
+A value head keeps a `key_dim` x `value_dim` matrix. All of it is per token and local head, in FLOP or bytes, and does
+not depend on the length of the sequence. Sources: Mamba-2 (arXiv 2405.21060, section 6, chunked form), Gated
 DeltaNet (arXiv 2412.06464, section 3.3), Kimi Linear (arXiv 2510.26692), MiniMax-01 (arXiv 2501.08313, section 2.2).
 """
 
@@ -25,7 +26,8 @@ def chunk_flops(key_dim: Num, value_dim: Num, chunk: Num, *, delta: bool) -> Num
 
     Between chunks: read-out and update of the state, 2 per element each (delta rule: one more product). Inside a chunk
     every token meets all `chunk`: scores and values, 2(key + value); the delta rule adds the keys among themselves and
-    two products with the inverse. The inverse itself, and the decay once per chunk, are left out.
+    two products with the inverse. The inverse itself, and the decay once per chunk, are left out. `chunk` is at most
+    the new tokens; kernels pad shorter ones.
     """
     if delta:
         return 6 * key_dim * value_dim + 2 * chunk * (3 * key_dim + 2 * value_dim)
@@ -33,10 +35,10 @@ def chunk_flops(key_dim: Num, value_dim: Num, chunk: Num, *, delta: bool) -> Num
 
 
 def state_bytes(heads: Num, key_dim: Num, value_dim: Num, width: Num) -> Num:
-    """Bytes of the states of `heads` local heads, however long the sequence."""
+    """Bytes of the states of `heads` local heads, `width` bytes per element (4: engines keep them in float32)."""
     return heads * key_dim * value_dim * width
 
 
 def convolution_bytes(channels: Num, taps: Num, width: Num) -> Num:
-    """Bytes of the last inputs a causal convolution of `taps` taps keeps."""
+    """Bytes of the last `taps` - 1 inputs a causal convolution of `taps` taps keeps per channel."""
     return channels * (taps - 1) * width
