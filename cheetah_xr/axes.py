@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from . import dims as d
 from .specs import (
     GROUP_NUMBERS,
+    OWN_WIDTHS,
     Efficiency,
     Frozen,
     Gpu,
@@ -232,6 +233,8 @@ def _check_models_have(name: str, key: str, models: Labelled) -> None:
             continue
         if name not in type(model).model_fields or getattr(model, name) is None:
             raise SpecError(f"overrides: {key}: {model.name} has no {name}")
+        if name in OWN_WIDTHS and any(getattr(g, name) is not None for g in (*model.groups, *model.mtp)):
+            raise SpecError(f"overrides: {key}: some layers of {model.name} have a {name} of their own")
 
 
 def _check_groups_have(name: str, key: str, model: Model) -> None:

@@ -72,7 +72,7 @@ def recurrent(m: Architecture, group: LayerGroup, precision: Precision, options:
         Operation(
             "state_update",
             "attn_core",
-            flops=p.new * w.heads * _flops(m, group, p),
+            flops=p.new * w.heads * _flops(m, w, group, p),
             kv=_passes(p) * state_bytes(m, group, precision, p),
             activations=p.new * (w.channels + w.values) * b_act,
         ),
@@ -90,13 +90,14 @@ def _convolution(m: Architecture, w: Widths, precision: Precision, b_act: Num, p
     ]
 
 
-def _flops(m: Architecture, group: LayerGroup, p: Pass) -> Num:
+def _flops(m: Architecture, w: Widths, group: LayerGroup, p: Pass) -> Num:
     """FLOPs of one token and value head."""
     delta = group.attention in terms.DELTA_RULE
     if p.decode:
         return terms.step_flops(m.linear_key_dim, m.linear_value_dim, delta=delta)
     chunk = np.minimum(m.linear_chunk, p.new)
-    return terms.chunk_flops(m.linear_key_dim, m.linear_value_dim, chunk, delta=delta)
+    share = w.keys / m.linear_key_dim / w.heads if group.attention == "mamba2" else 1.0
+    return terms.chunk_flops(m.linear_key_dim, m.linear_value_dim, chunk, delta=delta, key_share=share)
 
 
 def _passes(p: Pass) -> Num:

@@ -735,7 +735,8 @@ def recurrent_core(case, group):
         flops = (7 if delta else 5) * d_k * d_v
     else:
         C = min(model["linear_chunk"], case.q)
-        flops = 6 * d_k * d_v + 2 * C * (3 * d_k + 2 * d_v) if delta else 4 * d_k * d_v + 2 * C * (d_k + d_v)
+        scores = K / heads if group["attention"] == "mamba2" else d_k  # once per group, shared by its heads
+        flops = 6 * d_k * d_v + 2 * C * (3 * d_k + 2 * d_v) if delta else 4 * d_k * d_v + 2 * C * (scores + d_v)
     core = Kernel("attn_core", case.precision["attn_core_compute"])
     core.flops = case.T * heads * flops
     moves = 2 if case.phase == "decode" or case.cached > 0 else 1

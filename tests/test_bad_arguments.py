@@ -131,3 +131,19 @@ def test_derive_names_what_is_missing():
 def test_options_are_checked(fields):
     with pytest.raises((cx.SpecError, pydantic.ValidationError), match=next(iter(fields))):
         cx.Options(**fields)
+
+
+def test_a_number_some_layers_have_of_their_own_is_not_an_axis():
+    with pytest.raises(cx.SpecError, match="some layers of mimo-v2-flash have a n_kv_heads of their own"):
+        cx.evaluate("mimo-v2-flash", "h200-sxm", batch=1, seq_len=1, overrides={"model.n_kv_heads": [4, 8]})
+    with pytest.raises(cx.SpecError, match="0 is another structure"):
+        cx.evaluate("deepseek-v3", "h200-sxm", batch=1, seq_len=1, overrides={"model.q_lora_rank": [0, 1536]})
+
+
+def test_numbers_of_groups_reach_the_prediction_module():
+    ds = cx.evaluate(
+        "deepseek-v4-flash", "h200-sxm", batch=1, seq_len=65536, outputs=["kv_bytes_per_sequence"],
+        overrides={"model.window": [128, 1024]}, options={"drafter": "mtp", "on_infeasible": "ignore"},
+    )  # fmt: skip
+    layers = cx.load_model("deepseek-v4-flash").n_layers + 1
+    assert float(ds.kv_bytes_per_sequence.diff("window").item()) == layers * 512 * 2 * (1024 - 128)

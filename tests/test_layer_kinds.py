@@ -298,7 +298,7 @@ STATE = {
 # Keys and queries 2*3 = 6 wide, values 4*5 = 20; the convolution has 6 + 6 + 20 = 32 channels: 128 weights, 256 FLOP
 # and 64 of activations per token. The state has 4*3*5 = 60 elements of 100 bytes and 32 * 3 inputs: 6096 bytes.
 # Per token the core reads 32 and writes 20. Per value head and token in decode 5*15 FLOP, 7*15 with the delta rule; in
-# prefill with chunks of C: 4*15 + 2C*(3+5), with the delta rule 6*15 + 2C*(9+10).
+# prefill with chunks of C: 4*15 + 2C*(3+5) (Mamba-2: 3/2 for 3), with the delta rule 6*15 + 2C*(9+10).
 
 
 def test_deltanet():
@@ -330,10 +330,10 @@ def test_mamba2():
         "attn_proj": (2 * 760 + 256, 888, 0, 160),
         "attn_core": (4 * 75, 0, 2 * 6096, 52),
     }
-    # one chunk of 8: 60 + 16*8 = 188
+    # one chunk of 8, scores of the 2 groups shared by 4 heads: 60 + 16*(3/2 + 5) = 164
     assert kernels(model, "prefill", 8) == {
         "attn_proj": (8 * (2 * 760 + 256), 888, 0, 8 * 160),
-        "attn_core": (8 * 4 * 188, 0, 6096, 8 * 52),
+        "attn_core": (8 * 4 * 164, 0, 6096, 8 * 52),
     }
     assert held(model, 100) == 6096
     # 4 ranks: a group of its own copy each (3 wide), one head (5): 10 -> 6 + 5 + 5 + 1: 170; output 50; 11 channels

@@ -17,7 +17,7 @@ from .catalogue import (
 )
 from .efficiency import COLLECTIVES, KERNELS, Efficiency
 from .gpu import COMPUTE_TYPES, Gpu
-from .layers import RECURRENT, LayerGroup
+from .layers import OWN_WIDTHS, RECURRENT, LayerGroup
 from .model import GROUP_NUMBERS, LumpedModel, Model
 from .options import Options
 from .precision import GEMM_CLASSES, WEIGHT_CLASSES, Precision
@@ -29,6 +29,7 @@ __all__ = [
     "GEMM_CLASSES",
     "GROUP_NUMBERS",
     "KERNELS",
+    "OWN_WIDTHS",
     "RECURRENT",
     "WEIGHT_CLASSES",
     "AnyModel",

@@ -153,12 +153,15 @@ class Model(Record):
     def with_numbers(self, numbers: Mapping[str, Any]) -> Self:
         """Copy with some fields replaced by arrays; numbers of layer groups go to the groups that have them."""
         fields = dict(numbers)
-        groups = self.groups
-        for name, field in GROUP_NUMBERS.items():
-            if name in fields:
-                value = fields.pop(name)
-                groups = tuple(g if getattr(g, field) is None else g.model_copy(update={field: value}) for g in groups)
-        return super().with_numbers({**fields, "groups": groups})
+        given = {field: fields.pop(name) for name, field in GROUP_NUMBERS.items() if name in fields}
+
+        def changed(group: LayerGroup, numbers: Mapping[str, Any]) -> LayerGroup:
+            own = {field: value for field, value in numbers.items() if getattr(group, field) is not None}
+            return group.model_copy(update=own) if own else group
+
+        module = {field: value for field, value in given.items() if field != "count"}
+        groups = tuple(changed(group, given) for group in self.groups)
+        return super().with_numbers({**fields, "groups": groups, "mtp": tuple(changed(g, module) for g in self.mtp)})
 
     @property
     def n_layers(self) -> int:

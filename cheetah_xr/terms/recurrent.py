@@ -21,17 +21,18 @@ def step_flops(key_dim: Num, value_dim: Num, *, delta: bool) -> Num:
     return (7 if delta else 5) * key_dim * value_dim
 
 
-def chunk_flops(key_dim: Num, value_dim: Num, chunk: Num, *, delta: bool) -> Num:
+def chunk_flops(key_dim: Num, value_dim: Num, chunk: Num, *, delta: bool, key_share: Num = 1.0) -> Num:
     """FLOPs of one token and head when a prefill works on chunks of `chunk` tokens.
 
     Between chunks: read-out and update of the state, 2 per element each (delta rule: one more product). Inside a chunk
     every token meets all `chunk`: scores and values, 2(key + value); the delta rule adds the keys among themselves and
-    two products with the inverse. The inverse itself, and the decay once per chunk, are left out. `chunk` is at most
+    two products with the inverse. `key_share` is key heads per value head where the scores of a group are computed once
+    (Mamba-2). The inverse itself, and the decay once per chunk, are left out. `chunk` is at most
     the new tokens; kernels pad shorter ones.
     """
     if delta:
         return 6 * key_dim * value_dim + 2 * chunk * (3 * key_dim + 2 * value_dim)
-    return 4 * key_dim * value_dim + 2 * chunk * (key_dim + value_dim)
+    return 4 * key_dim * value_dim + 2 * chunk * (key_dim * key_share + value_dim)
 
 
 def state_bytes(heads: Num, key_dim: Num, value_dim: Num, width: Num) -> Num:
