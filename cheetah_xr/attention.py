@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .ledger import Architecture, Operation, Pass, Scale
 from .specs import LayerGroup, Options, Precision
 from .terms import Num, small_ops
@@ -138,24 +140,50 @@ def mla(m: Architecture, group: LayerGroup, precision: Precision, options: Optio
         if has_query_latent(m)
         else [project("q_proj", d, q_width)]
     )
-    # Sparse attention gathers latents per query, which only the absorbed form can read.
-    absorbed = group.indexer != "none" or (p.decode and options.mla == "absorbed")
-    up, scores, values = (_absorbed if absorbed else _expanded)(m, group, precision, options, p)
+    up, core = _mla_core(m, group, precision, options, p)
     return [
         *query,
         project("kv_down", d, down_width),
         *up,
         *([project("gate_proj", d, v_width)] if m.output_gate else []),
         *rope(options, precision, p.new * m.qk_rope_head_dim * (heads + 1) * m.rotary),
-        scores,
+        *core,
         *softmax(options, precision, heads * visible(m, group, options, p)),
-        values,
         *(gate(options, precision, p.new * v_width) if m.output_gate else []),
         project("o_proj", v_width, d),
     ]
 
 
-MlaCore = tuple[list[Operation], Operation, Operation]
+MlaCore = tuple[list[Operation], list[Operation]]
+"""Up-projections, and the operations of the attention core."""
+
+
+def _mla_core(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> MlaCore:
+    """The form the latent is used in.
+
+    Sparse attention gathers latents per query, which only the absorbed form can read; a prefill no query of which sees
+    more than it may keep has nothing to leave out, and takes the expanded form as engines do.
+    """
+    if group.indexer == "none":
+        absorbed = p.decode and options.mla == "absorbed"
+        return (_absorbed if absorbed else _expanded)(m, group, precision, options, p)
+    sparse_up, sparse_core = _absorbed(m, group, precision, options, p)
+    if p.decode:
+        return sparse_up, sparse_core
+    whole = 1.0 * (p.new + p.cached <= m.index_top_k)
+    dense_up, dense_core = _expanded(m, group, precision, options, p)
+    return (
+        # Both forms hold the same weights.
+        [*(scaled(op, 1 - whole) for op in sparse_up), *(scaled(op, whole, "dense_", 0.0) for op in dense_up)],
+        [*(scaled(op, 1 - whole) for op in sparse_core), *(scaled(op, whole, "dense_") for op in dense_core)],
+    )
+
+
+def scaled(op: Operation, share: Num, prefix: str = "", resident: Num | None = None) -> Operation:
+    """An operation done in a share of the cases; what is held does not change."""
+    held = op.resident if resident is None else resident
+    amounts: dict[str, Num] = {name: getattr(op, name) * share for name in ("flops", "weights", "kv", "activations")}
+    return replace(op, name=prefix + op.name, **amounts, resident=held)
 
 
 def has_query_latent(m: Architecture) -> bool:
@@ -184,8 +212,12 @@ def _absorbed(m: Architecture, group: LayerGroup, precision: Precision, options:
     new_latents = 0.0 if p.decode else p.new * wide * b_act
     return (
         [absorb("absorbed_k", m.qk_nope_head_dim, latent), absorb("absorbed_v", latent, m.v_head_dim)],
-        Operation("scores", "attn_core", flops=2 * wide * pairs, kv=kv, activations=rows * wide * b_act + new_latents),
-        Operation("attn_values", "attn_core", flops=2 * latent * pairs, activations=rows * latent * b_act),
+        [
+            Operation(
+                "scores", "attn_core", flops=2 * wide * pairs, kv=kv, activations=rows * wide * b_act + new_latents
+            ),
+            Operation("attn_values", "attn_core", flops=2 * latent * pairs, activations=rows * latent * b_act),
+        ],
     )
 
 
@@ -209,6 +241,8 @@ def _expanded(m: Architecture, group: LayerGroup, precision: Precision, options:
     qk_dim = m.qk_nope_head_dim + m.qk_rope_head_dim
     return (
         [up],
-        Operation("scores", "attn_core", flops=2 * qk_dim * pairs, kv=kv, activations=moved * qk_dim),
-        Operation("attn_values", "attn_core", flops=2 * m.v_head_dim * pairs, activations=moved * m.v_head_dim),
+        [
+            Operation("scores", "attn_core", flops=2 * qk_dim * pairs, kv=kv, activations=moved * qk_dim),
+            Operation("attn_values", "attn_core", flops=2 * m.v_head_dim * pairs, activations=moved * m.v_head_dim),
+        ],
     )

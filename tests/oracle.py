@@ -547,8 +547,8 @@ def gqa_projections(case, group):
 
 def is_expanded(case, group):
     """Whether keys and values are rebuilt from their latents."""
-    if is_sparse(group):  # what is not chosen is not even read
-        return False
+    if is_sparse(group):  # what is not chosen is not even read, but a prefill in which all is chosen is dense
+        return case.phase == "prefill" and case.q + case.cached <= case.model["index_top_k"]
     return case.phase == "prefill" or case.options["mla"] == "expanded"
 
 

@@ -634,3 +634,15 @@ def test_dense_draft_model_serves_an_expert_parallel_target():
     ds = evaluated(target, ep=2, tp=2, drafter=cx.LumpedModel(name="lump", n_parameters=500), draft_tokens=1)
     assert ds["status"] == CODES["ok"]
     assert evaluated(TARGET, ep=2, tp=2, drafter="mtp")["status"] == CODES["ep_dense"]
+
+
+def test_a_sparse_prefill_that_leaves_nothing_out_is_dense():
+    """DeepSeek-V3.2 keeps 2,048 tokens; its main attention is that of V3: 2*(128 + 64 + 128)*128 FLOP per pair."""
+    at = {"gpu": "h200-sxm", "batch": 1, "phase": "prefill", "seq_len": [2048, 2049]}
+    options = {"on_infeasible": "ignore"}
+    sparse, dense = (
+        cx.breakdown(m, **at, options=options).flops.sel(kernel="attn_core") for m in ("deepseek-v3.2", "deepseek-v3")
+    )
+    assert float(sparse[0]) == float(dense[0]) == 61 * 2 * 320 * 128 * 2048 * 2049 / 2
+    # one token more: every query reads latents, 2*(2*512 + 64)*128 FLOP per pair, the last one 2,048 of 2,049
+    assert float(sparse[1]) == 61 * 2 * 1088 * 128 * (2048 * 2049 / 2 + 2048)
