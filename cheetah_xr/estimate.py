@@ -12,7 +12,7 @@ from .api import breakdown, layouts
 from .axes import Axes
 from .engine import evaluate_axes
 from .memory import Item, memory_of, size
-from .specs import SpecError, load_model
+from .specs import COMPUTE_TYPES, AnyModel, SpecError, load_gpu, load_model, load_precision
 from .status import BOTTLENECKS, CODES, REASONS, RUNS
 from .tile import Case
 from .variables import TIME_PARTS
@@ -41,6 +41,9 @@ def estimate(axes: Axes) -> tuple[xr.Dataset, xr.Dataset]:
     code = int(ds["status"])
     if code not in RUNS:
         name = next(n for n, value in CODES.items() if value == code)
+        drafter = _refused_drafter(axes)
+        if drafter is not None:
+            raise SpecError(f"the drafter {drafter.name} cannot run here: {REASONS[name]} ({name})")
         raise SpecError(f"{REASONS[name]} ({name}){_advice(axes, ds, name)}")
     metrics = (*SHOWN, *(("tpot", "tps_per_user") if str(ds["phase"].values) == "decode" else ("ttft",)))
     parts = breakdown(
@@ -59,6 +62,18 @@ def estimate(axes: Axes) -> tuple[xr.Dataset, xr.Dataset]:
     return derive(ds, metrics), parts
 
 
+def _refused_drafter(axes: Axes) -> AnyModel | None:
+    """The draft model, where the same point without it is valid."""
+    drafter = axes.options.drafter
+    if isinstance(drafter, str):
+        return None
+    free = {"drafter": "free", "on_infeasible": "ignore"}
+    alone = Axes(**{**axes.__dict__, "options": axes.options.model_copy(update=free)})
+    both = Axes(**{**axes.__dict__, "options": axes.options.model_copy(update={"on_infeasible": "ignore"})})
+    runs = [int(evaluate_axes(a, ["status"], "float64", 1e9)["status"]) in RUNS for a in (alone, both)]
+    return drafter if runs == [True, False] else None
+
+
 def _advice(axes: Axes, ds: xr.Dataset, name: str) -> str:
     """What would be valid instead."""
     n = int(ds["n_gpus"])
@@ -74,6 +89,16 @@ def _advice(axes: Axes, ds: xr.Dataset, name: str) -> str:
         found = layouts(n, load_model(axes.model), axes.options)
         same = found["ep"].values[found["tp"].values == axes.tp]
         return f"; valid ep for tp {axes.tp}, dp {axes.dp}: {', '.join(str(ep) for ep in same) or 'none'}"
+    if name == "no_mtp":
+        return f": {load_model(axes.model).name} has none; drafter may be free or a model"
+    if name == "no_peak":
+        gpu, precision = load_gpu(axes.gpu), load_precision(axes.precision)
+        wanted = {getattr(precision, f) for f in type(precision).model_fields if f.endswith("_compute")}
+        lacking = sorted(t for t in wanted if getattr(gpu, f"peak_{t}") is None)
+        peaks = [t for t in COMPUTE_TYPES if getattr(gpu, f"peak_{t}") is not None]
+        return f": {gpu.name} has no peak for {', '.join(lacking)}; it has {', '.join(peaks)}"
+    if name in ("no_link", "no_nic"):
+        return f": {load_gpu(axes.gpu).name}, {n} GPUs"
     if name == "seq_beyond_max":
         return f": {load_model(axes.model).max_seq_len:,} tokens"
     return ""
@@ -195,7 +220,9 @@ def _memory_words(case: Case, items: list[Item]) -> list[str]:
     if fixed:
         words.append(f"{size(fixed)} of a sequence are recurrent state, which does not grow and has its own precision.")
     fit, ranks = float(held.sequences), int(p.dp)
-    if np.isfinite(fit):
+    if not np.isfinite(fit):
+        words.append("The cache of this model is not known: any number of sequences fits.")
+    else:
         whole = f", {fit * ranks:,.0f} in the instance ({ranks} attention ranks)" if ranks > 1 else ""
         words.append(f"{fit:,.0f} sequences of {float(p.context):,.0f} tokens fit on a GPU{whole}.")
     return words

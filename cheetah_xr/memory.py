@@ -21,13 +21,28 @@ from .tile import Case
 WEIGHTS = {
     "attn_proj": "attention",
     "dense_mlp": "dense MLP",
-    "router": "router",
+    "router": "routers",
     "shared_experts": "shared experts",
     "routed_experts": "routed experts",
     "embedding": "embedding",
     "lm_head": "LM head",
 }
 """Kernel -> what its weights are called."""
+
+
+MEANT = {
+    "vision_tower": "vision tower",
+    "mtp_proj": "projection",
+    "stream_mixing": "mixing of residual streams",
+    "compressor": "compressors",
+    "index_compressor": "compressors",
+    "index_weights": "indexers",
+    "index_q": "indexers",
+    "index_k": "indexers",
+    "latent_down": "latent projections",
+    "latent_up": "latent projections",
+}
+"""Operations whose weights are named apart from those of their kernel."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +134,8 @@ def _weights(case: Case) -> list[Item]:
     found: dict[str, float] = {}
     for layer in case.work.parts:
         for op in layer.operations:
-            what = "vision tower" if op.name == "vision_tower" else WEIGHTS.get(op.kernel, op.kernel)
+            what = WEIGHTS.get(op.kernel, op.kernel)
+            what = MEANT.get(op.name, what)
             name = f"drafter: {what}" if layer.label.startswith("draft ") else what
             found[name] = found.get(name, 0.0) + float(layer.count * op.resident)
     total = sum(found.values())

@@ -155,6 +155,9 @@ class Sweep(Record):
         if self.best is not None:
             if self.where:
                 raise ValueError("where: the conditions of best belong inside it, as best: {where: ...}")
+            for name in (name for name in self.best.needs if name in DERIVED):
+                if DERIVED[name].phase not in (None, *phases) or (DERIVED[name].phase and len(phases) > 1):
+                    raise ValueError(f"best: {name} is a metric of {DERIVED[name].phase}; phase is {', '.join(phases)}")
             return self
         named = [("where", c.name) for c in parse_all(self.where) if c.name in DERIVED]
         for key, name in [("headline", self.headline), *named]:

@@ -31,6 +31,7 @@ LAYERS = (
     {"store"},
     {"run"},
     {"summary", "estimate", "listing"},
+    {"validation"},
     {"figures"},
     {"cli"},
     {"__main__", "__init__"},

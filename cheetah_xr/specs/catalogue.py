@@ -23,7 +23,11 @@ T = TypeVar("T", bound=Record)
 Source = str | Path | Mapping[str, Any]
 AnyModel = Model | LumpedModel
 
+MANY = 16
+"""More names than this are not listed in an error."""
+
 FOLDERS = {"model": "models", "gpu": "gpus", "precision": "precisions", "efficiency": "efficiencies"}
+_HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w-]*[\w.-]*(?<!\.yaml)(?<!\.yml)(?<!\.json)")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 
@@ -135,6 +139,8 @@ def load_model(model: Source | AnyModel) -> AnyModel:
     if "model_type" in data:
         name = data.pop("name", None) or data.get("_name_or_path") or name
         return to_record(Model, {"name": name, **model_fields(data, where)}, where)
+    if where.endswith(".json") and not {"groups", "n_parameters"} & set(data):
+        raise SpecError(f"{where}: field model_type is missing: it names the family of a Hugging Face config")
     data = {"name": name, **data}
     return to_record(LumpedModel, data, where) if "n_parameters" in data else to_record(Model, data, where)
 
@@ -156,6 +162,8 @@ def _read(kind: str, source: Source) -> tuple[dict[str, Any], str, str]:
         return _quantised(config, fetch_quantisation(str(source))), str(source), repository.split("/")[-1]
     path = Path(source)
     check_length(kind, path)
+    if kind == "model" and _HUB.fullmatch(str(source)) and not path.exists():
+        raise SpecError(f"model {source!r} is not a file; a model of the Hugging Face Hub is named '{PREFIX}{source}'")
     if not (isinstance(source, Path) or path.suffix or "/" in source) or _NAME.fullmatch(str(source).lower()):
         path = _named(kind, str(source), catalogue_root() / "specs" / FOLDERS[kind], _names(kind))
     if path.is_dir():
@@ -197,8 +205,16 @@ def _named(kind: str, name: str, folder: Path, names: list[str]) -> Path:
     if Path(name).exists():
         return Path(name)
     close = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.5)
-    hint = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(names)}"
+    hint = f"did you mean {', '.join(close)}?" if close else _known(kind, names)
     raise SpecError(f"{kind} {name!r} is neither in the catalogue nor a file; {hint}")
+
+
+def _known(kind: str, names: list[str]) -> str:
+    """Names there are, the first of many."""
+    if len(names) <= MANY:
+        return f"known: {', '.join(names)}"
+    plural = FOLDERS.get(kind, f"{kind}s")
+    return f"known: {', '.join(names[:MANY])}, ... (cheetah-xr list {plural} shows all {len(names)})"
 
 
 def _names(kind: str) -> list[str]:

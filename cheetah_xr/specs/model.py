@@ -134,6 +134,7 @@ class Model(Record):
                 missing = [f for f in NEEDED[kind] if not getattr(merged, f)]
                 if missing:
                     raise ValueError(f"{kind} layers need {', '.join(missing)}")
+            self._check_heads(merged, group)
             if group.attention == "mla" and group.indexer == "own" and not self.q_lora_rank:
                 raise ValueError("an indexer reads the query latent: q_lora_rank is missing")
         if self.top_k is not None and self.n_experts is not None and self.top_k > self.n_experts:
@@ -144,6 +145,14 @@ class Model(Record):
                 f"{self.linear_key_heads}"
             )
         return self
+
+    def _check_heads(self, merged: Any, group: LayerGroup) -> None:
+        divisors = {"gqa": "n_kv_heads", "compressed": "o_groups"}
+        field = divisors.get(group.attention)
+        if field is not None and merged.n_heads % getattr(merged, field):
+            raise ValueError(f"n_heads {merged.n_heads} is not a multiple of {field} {getattr(merged, field)}")
+        if group.indexer == "shared" and all(g.indexer != "own" for g in self.groups):
+            raise ValueError("indexer: shared needs layers with indexer: own whose choice it reuses")
 
     def of(self, group: LayerGroup) -> Self:
         """The model as a group of its layers sees it: the group's own widths in place of the model's."""

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from .catalogue import load_model
 from .model import LumpedModel, Model
-from .record import Frozen
+from .record import Frozen, SpecError
 
 Overlap = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -18,7 +18,12 @@ Part = Literal["layers", "embedding", "lm_head"]
 
 def _drafter(value: Any) -> Any:
     """A draft model by name, path or mapping; "free" and "mtp" are kept."""
-    return value if value in ("free", "mtp") else load_model(value)
+    if isinstance(value, str) and value in ("free", "mtp"):
+        return value
+    try:
+        return load_model(value)
+    except SpecError as error:
+        raise ValueError(f"drafter is free, mtp or a model of its own: {error}") from None
 
 
 Drafter = Annotated[
@@ -97,7 +102,9 @@ class Options(Frozen):
     small_ops: Literal["none", "flops", "memory"] = "none"
     causal: bool = True
     mla: Literal["absorbed", "expanded"] = "absorbed"
-    include: Annotated[tuple[Part, ...], Field(strict=False)] = ("layers", "embedding", "lm_head")
+    include: Annotated[
+        tuple[Part, ...], Field(strict=False, description="a list of parts: layers, embedding, lm_head")
+    ] = ("layers", "embedding", "lm_head")
     cached_tokens: Count = 0
     overlap_tp: Overlap = 0.0
     overlap_ep: Overlap = 1.0

@@ -142,6 +142,22 @@ def allowed_keys(cls: type[Frozen]) -> list[str]:
     return sorted({*cls.file_units, *(f for f in cls.model_fields if f not in filled)})
 
 
+def _nested(cls: type[Frozen], field: str) -> list[str]:
+    """Keys of the records inside a field."""
+    for leaf in _inside(cls.model_fields[field].annotation):
+        if isinstance(leaf, type) and issubclass(leaf, BaseModel):
+            return list(leaf.model_fields)
+    return []
+
+
+def _inside(annotation: Any) -> list[Any]:
+    """Types a container holds, however deep."""
+    if hasattr(annotation, "__metadata__"):
+        return _inside(annotation.__origin__)
+    inner = [leaf for part in get_args(annotation) for leaf in _inside(part)]
+    return inner or [annotation]
+
+
 def explain(
     error: ValidationError,
     where: str,
@@ -157,6 +173,9 @@ def explain(
         described = cls.model_fields[field].description if field in cls.model_fields else None
         if item["type"] == "extra_forbidden" and len(item["loc"]) == 1:
             lines[field] = f"{where}: unknown key {key!r}; allowed: {', '.join(allowed_keys(cls))}"
+        elif item["type"] == "extra_forbidden":
+            path, inner = ".".join(map(str, item["loc"])), _nested(cls, field)
+            lines[path] = f"{where}: unknown key {path!r}; allowed: {', '.join(sorted(inner))}"
         elif item["type"] == "missing":
             lines[field] = f"{where}: key {'.'.join(map(str, item['loc']))!r} is missing"
         elif item["type"] == "value_error":

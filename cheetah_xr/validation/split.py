@@ -1,0 +1,46 @@
+"""Which rows may be fitted and which are held out: by rule, whole configurations at a time, fixed before any fit."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pandas as pd
+
+SALT = "cheetah_xr measurements 1"
+"""Fixed before the first fit; changing it would choose the held-out rows anew."""
+
+FIT_SHARE = 0.3
+
+PARTS = ("model", "gpu", "engine", "precision", "layout", "mode")
+
+
+def configurations(table: pd.DataFrame) -> pd.Series[str]:
+    """Configuration of every row: model, accelerator, engine, precision of the weights, layout and mode.
+
+    Concurrencies, lengths, dates, versions and the type of the cache are not part of it: rows that differ in nothing
+    else stay together, so that no curve, and no repeat of it, is on both sides.
+    """
+    weights = table["precision"].astype("string").str.removesuffix("-kv8").fillna("?")
+    parts = [weights if name == "precision" else table[name].astype("string").fillna("?") for name in PARTS]
+    label = parts[0]
+    for part in parts[1:]:
+        label = label + "|" + part
+    return label
+
+
+def side(configuration: str) -> str:
+    """The side of a configuration, "fit" or "held out".
+
+    Examples
+    --------
+    >>> side("llama-3.1-70b|b200-sxm|vllm|fp8|tp4-dp1-ep1|aggregated")
+    'held out'
+    """
+    digest = hashlib.sha256(f"{SALT}|{configuration}".encode()).digest()
+    return "fit" if int.from_bytes(digest[:8], "big") < FIT_SHARE * 2**64 else "held out"
+
+
+def sides(table: pd.DataFrame) -> pd.Series[str]:
+    """Side of every row: "fit", "held out", or "prediction" for rows that are never fitted."""
+    found = configurations(table)
+    return found.map({name: side(name) for name in found.unique()}).where(~table["prediction"], "prediction")
