@@ -218,7 +218,9 @@ def figures(
     names: Annotated[
         list[str] | None, typer.Argument(help="Figures and tables; all by default.", metavar="[NAME]...")
     ] = None,
-    out_folder: Annotated[Path, typer.Option("--out", help="Folder to write to.")] = Path("outputs/figures"),
+    out_folder: Annotated[
+        Path | None, typer.Option("--out", help="Folder to write to; default outputs/figures, or one inside it.")
+    ] = None,
     model: Annotated[str | None, typer.Option(help="Redraw for another model.")] = None,
     gpu: Annotated[str | None, typer.Option(help="Redraw for another accelerator.")] = None,
     show: Annotated[bool, typer.Option("--list", help="Only list the names.")] = False,
@@ -233,15 +235,14 @@ def figures(
         out.print("\n".join(drawing.chosen(names or [])), highlight=False)
         return
     made = []
-    for item in drawing.make(names or [], out_folder, model, gpu):
+    folder = drawing.folder_for(out_folder, model, gpu)
+    for item in drawing.make(names or [], folder, model, gpu):
         if isinstance(item, drawing.LeftOut):
             errors.print(f"{item.name}: left out: {item.reason}", highlight=False, markup=False, soft_wrap=True)
             continue
         made.append(item)
         errors.print(f"{item.name}: {item.title}", highlight=False, markup=False, soft_wrap=True)
-    out.print(
-        f"{len(made)} in {drawing.write_gallery(made, out_folder)}", highlight=False, soft_wrap=True, markup=False
-    )
+    out.print(f"{len(made)} in {drawing.write_gallery(made, folder)}", highlight=False, soft_wrap=True, markup=False)
 
 
 @app.command("list")

@@ -238,3 +238,26 @@ def test_as_a_process(tmp_path):
     assert bad.stderr.startswith("error: ")
     assert "Traceback" not in bad.stderr
     assert not list(tmp_path.iterdir()), "nothing is written"
+
+
+REFUSED_DRAFTERS = {
+    "too short": (("-o", "drafter=qwen3-0.6b", "--seq-len", 100_000), "drafter qwen3-0.6b", "seq_beyond_max"),
+    "heads": (("-o", "drafter=opt-125m"), "drafter opt-125m", "tp_heads"),
+    "unknown": (("-o", "drafter=nonsense"), "free, mtp or a model", "'nonsense'"),
+    "no module": (("-o", "drafter=mtp"), "llama-3.1-70b has none", "free or a model"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_DRAFTERS)
+def test_refusals_name_the_drafter(case, cli):
+    arguments, *words = REFUSED_DRAFTERS[case]
+    ran = cli("estimate", "--model", "llama-3.1-70b", "--gpu", "h200-sxm", "--tp", 8, *arguments)
+    assert ran.code == 2
+    assert all(word in ran.err for word in words), ran.err
+
+
+def test_what_is_not_known_of_an_accelerator_is_named(cli):
+    ran = cli("estimate", "--model", "qwen3-8b", "--gpu", "h100-sxm", "--precision", "nvfp4")
+    assert "h100-sxm has no peak for fp4; it has bf16, fp16, fp8, int8" in ran.err
+    hub = cli("estimate", "--model", "Qwen/Qwen3-8B", "--gpu", "h100-sxm")
+    assert "'hf:Qwen/Qwen3-8B'" in hub.err

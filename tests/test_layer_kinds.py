@@ -599,7 +599,7 @@ STATUSES = {
         "tp_kv_heads",
     ),
     "KV heads of one group": (
-        layers(("gqa", "none", {}), ("gqa", "none", {"n_kv_heads": 3}), **GQA),
+        layers(("gqa", "none", {}), ("gqa", "none", {"n_kv_heads": 3}), **{**GQA, "n_heads": 12}),
         2,
         {},
         "tp_kv_heads",

@@ -97,6 +97,12 @@ BAD = {
     "unknown headline": ({"headline": "speed"}, "headline", "'speed'", "throughput"),
     "headline of another phase": ({"headline": "ttft"}, "headline", "ttft", "prefill"),
     "headline without its variables": ({"headline": "mfu"}, "headline", "mfu", "peak_compute_time"),
+    "best of another phase": (
+        {"best": {"maximize": "tps_per_user", "over": ["batch"]}, "phase": ["prefill", "decode"]},
+        "best",
+        "tps_per_user",
+        "decode",
+    ),
     "compare": ({"compare": "gpus"}, "compare", "'gpus'", "batch"),
     "layout lengths": ({"layout": {"tp": [1, 2], "dp": [1]}}, "layout", "equal length", "[1]"),
     "layout names": ({"layout": {"tp": [1], "pp": [1]}}, "layout", "pp"),

@@ -151,8 +151,6 @@ class Model(Record):
         field = divisors.get(group.attention)
         if field is not None and merged.n_heads % getattr(merged, field):
             raise ValueError(f"n_heads {merged.n_heads} is not a multiple of {field} {getattr(merged, field)}")
-        if group.indexer == "shared" and all(g.indexer != "own" for g in self.groups):
-            raise ValueError("indexer: shared needs layers with indexer: own whose choice it reuses")
 
     def of(self, group: LayerGroup) -> Self:
         """The model as a group of its layers sees it: the group's own widths in place of the model's."""
