@@ -185,26 +185,21 @@ def test_a_checkout_reads_its_live_folders():
 
 
 ODD = {"name": "odd", "hidden": 64, "vocab": 9, "n_heads": 16, "head_dim": 4, "intermediate": 8}
+GROUP = {"count": 1, "attention": "gqa", "mlp": "dense"}
 MISTAKES = {
-    "KV heads": ({"n_kv_heads": 3, "groups": [{"count": 1, "attention": "gqa", "mlp": "dense"}]}, "n_kv_heads 3"),
-    "typo in a group": (
-        {"n_kv_heads": 2, "groups": [{"count": 1, "attention": "gqa", "mlp": "dense", "windw": 8}]},
-        "'groups.0.windw'",
-        "window",
-        "indexer",
-    ),
-    "shared and own": (
-        {"n_kv_heads": 2, "groups": [{"count": 1, "attention": "gqa", "mlp": "dense", "kv_shared": True, "indexer": "own"}]},
-        "kv_shared",
-    ),
+    "KV heads": ({"n_kv_heads": 3}, {}, "n_kv_heads 3"),
+    "typo in a group": ({"n_kv_heads": 2}, {"windw": 8}, "'groups.0.windw'", "window", "indexer"),
+    "shared and own": ({"n_kv_heads": 2}, {"kv_shared": True, "indexer": "own"}, "groups.0", "kv_shared"),
     "window of MLA": (
-        {"groups": [{"count": 1, "attention": "mla", "mlp": "dense", "window": 8}]},
+        {},
+        {"attention": "mla", "window": 8},
+        "groups.0",
         "window belongs to attention: gqa or compressed, not mla",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", MISTAKES)
 def test_layers_that_cannot_be_are_refused_by_name(case):
-    fields, *words = MISTAKES[case]
-    refused(lambda: cx.load_model({**ODD, **fields}), "inline model", *words)
+    fields, group, *words = MISTAKES[case]
+    refused(lambda: cx.load_model({**ODD, **fields, "groups": [{**GROUP, **group}]}), "inline model", *words)

@@ -167,7 +167,11 @@ def explain(
 ) -> str:
     """One line per problem: file, key and value as they were given, what is wrong and what is allowed."""
     lines: dict[str, str] = {}
-    for item in error.errors(include_url=False):
+    found = error.errors(include_url=False)
+    inside = {item["loc"][0] for item in found if len(item["loc"]) > 1}
+    for item in found:
+        if item["type"] == "too_short" and item["loc"][0] in inside:
+            continue  # the items are there, but none is valid
         field = str(item["loc"][0]) if item["loc"] else ""
         key = (keys or {}).get(field, field)
         described = cls.model_fields[field].description if field in cls.model_fields else None
@@ -179,7 +183,8 @@ def explain(
         elif item["type"] == "missing":
             lines[field] = f"{where}: key {'.'.join(map(str, item['loc']))!r} is missing"
         elif item["type"] == "value_error":
-            lines[field] = f"{where}: {item['ctx']['error']!s}"
+            path = ".".join(map(str, item["loc"]))
+            lines[path] = f"{where}: {path + ': ' if len(item['loc']) > 1 else ''}{item['ctx']['error']!s}"
         elif described is not None:
             lines[field] = f"{where}: key {key!r} has value {(data or {}).get(key)!r}: expected {described}"
         else:
