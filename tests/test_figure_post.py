@@ -6,7 +6,7 @@ import pytest
 import cheetah_xr as cx
 from cheetah_xr.figures import measurements, regime_map, render
 from cheetah_xr.figures.catalogue import SEED_1_FIGURES, SEED_1_TABLES
-from cheetah_xr.figures.levers import CORNERS
+from cheetah_xr.figures.levers import CORNERS, LEVERS
 from cheetah_xr.figures.prefill_share import ANSWERS
 
 # Llama-3.1-70B: one layer and the whole, bf16.
@@ -84,6 +84,14 @@ def bounds(line):
     names = list(regime_map.BOUND_BY)
     codes = [int(code) for code in line.regime.values if code >= 0]
     return [names[code] for i, code in enumerate(codes) if i == 0 or code != codes[i - 1]]
+
+
+def test_a_larger_batch_gets_more_out_of_a_gpu(data):
+    ds = data("decode-tps-per-gpu")
+    for setup in ds.setup.values:
+        line = ds.throughput_per_gpu.sel(setup=setup).dropna("batch")
+        assert (line.diff("batch") > -1e-3 * line).all()
+        assert float(line[-1]) > 10 * float(line[0])
 
 
 def test_bottlenecks_move_from_memory_to_communication(data):
@@ -237,14 +245,31 @@ def test_batching_buys_throughput_and_costs_latency(data):
 
 def test_four_corners(data):
     ds = data("levers")
-    assert list(CORNERS) == list(regime_map.CORNERS)
+    assert ds.corner.values.tolist() == list(CORNERS)
     assert ds.bound_by.values.tolist() == ["weights", "compute", "KV cache", "does not fit"]
+    assert ds.lever.values.tolist() == [LEVERS[cause] for cause in ("weights", "compute", "kv", "does_not_fit")]
     fits = ds.batch <= ds.max_batch
     assert fits.values.tolist() == [True, True, True, False]
     assert (ds.tokens_per_s_per_request.notnull() == fits).all()
     speed = ds.tokens_per_s_per_request.values
     assert speed[0] > 3 * speed[1]
     assert speed[0] > 3 * speed[2]
+
+
+def test_levers_follow_what_bounds_a_corner():
+    """At 512 sequences Qwen3-0.6B is bound by its cache already; the caption of the map says the same."""
+    ds = render.data_of("levers", model="qwen3-0.6b")
+    assert ds.bound_by.values.tolist() == ["weights", "KV cache", "KV cache", "does not fit"]
+    assert ds.lever.values.tolist() == [LEVERS[cause] for cause in ("weights", "kv", "kv", "does_not_fit")]
+    assert ds.context.values.tolist() == [512, 512, 40960, 40960]
+    said = render.data_of("regime-map", model="qwen3-0.6b").attrs["shows"]
+    for corner, bound, lever in zip(ds.corner.values, ds.bound_by.values, ds.lever.values, strict=True):
+        assert corner in said
+        assert f"{bound} ({lever})" in said
+
+
+def test_regimes_are_those_of_one_instance():
+    assert "on 1 RTX 4090" in render.data_of("regime-map", model="llama-3.1-8b", gpu="rtx-4090").attrs["title"]
 
 
 def test_ridges_and_the_intensity_of_decode(data):
@@ -305,14 +330,24 @@ def test_mean_ttft_of_two_schedules(data):
     t = float(cx.evaluate("llama-3.1-70b", "h100-sxm", **where).step_time)
     assert float(ds.prefill_time) == pytest.approx(t)
     together, in_turn = (ds.mean_ttft.sel(schedule=name) for name in ("together", "in_turn"))
-    np.testing.assert_allclose(together, ds.batch * t)
+    np.testing.assert_allclose(ds.linear, ds.batch * t)
     np.testing.assert_allclose(in_turn, (ds.batch + 1) / 2 * t)
+    np.testing.assert_allclose(together, ds.linear, rtol=1e-3)  # the LM head reads its weights once for all prompts
+    one_pass = cx.evaluate("llama-3.1-70b", "h100-sxm", **{**where, "batch": 7}).step_time
+    assert float(together.sel(batch=7)) == pytest.approx(float(one_pass))
     assert (in_turn < together).sel(batch=slice(2, None)).all()
     assert float(in_turn.sel(batch=1)) == float(together.sel(batch=1))
     shown = ds.sizes["request"]
     np.testing.assert_allclose(ds.ttft.mean("request"), ds.mean_ttft.sel(batch=shown))
     assert float(ds.ttft.sel(schedule="in_turn", request=shown)) == pytest.approx(shown * t)
     assert len(set(ds.ttft.sel(schedule="together").values)) == 1
+
+
+def test_one_pass_over_experts_is_less_work_than_prompts_in_turn():
+    ds = render.data_of("ttft", model="deepseek-v3")
+    share = float(ds.mean_ttft.sel(schedule="together", batch=32) / ds.linear.sel(batch=32))
+    assert 0.5 < share < 0.7
+    assert ds.attrs["title"].startswith(f"At once {share:.0%} of the time")
 
 
 def test_overhead_dominates_a_small_model_only(data):

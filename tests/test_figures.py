@@ -9,6 +9,7 @@ import xarray as xr
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
+from cheetah_xr import SpecError
 from cheetah_xr.figures import render
 from cheetah_xr.figures.catalogue import FIGURES, TABLES
 from cheetah_xr.figures.style import RC, spread
@@ -82,7 +83,10 @@ def unseen_labels(ax):
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_no_two_texts_overlap_and_none_is_cut(name, cases):
-    _, fig = cases(name)
+    texts_are_clear(name, cases(name)[1])
+
+
+def texts_are_clear(name, fig):
     found = list(texts(fig))
     width, height = fig.canvas.get_width_height()
     cut = [text for text, box in found if box.x0 < -1 or box.y0 < -1 or box.x1 > width + 1 or box.y1 > height + 1]
@@ -94,6 +98,52 @@ def test_no_two_texts_overlap_and_none_is_cut(name, cases):
         and min(first.y1, second.y1) - max(first.y0, second.y0) > 1.5
     ]
     assert not touching, f"{name}: overlapping: {touching}"
+
+
+AWKWARD = [
+    ("roofline", {"model": "gpt-oss-120b"}, "Part of prefill reaches the compute roof"),
+    ("roofline", {"gpu": "h20"}, "Prefill reaches the compute roof of one H20, so does part of decode"),
+    ("prefill-flops", {"model": "mistral-7b-v0.1"}, "linear layers at any length"),
+    ("decode-bytes", {"model": "deepseek-v4-flash"}, "to the batch and grows more slowly than the context"),
+    ("intensity-map", {"model": "qwen3-0.6b"}, "bound by memory at any batch"),
+    ("intensity-map", {"model": "deepseek-v3", "gpu": "rtx-4090"}, "on some GPUs at any context"),
+    ("moe-batching", {"model": "deepseek-v4-flash"}, "256 experts of DeepSeek-V4-Flash"),
+    ("ttft", {"model": "gpt-oss-120b"}, "as it reads the weights once for all"),
+    ("cpu-overhead", {"gpu": "rtx-4090"}, "Qwen3-32B: too large for it"),
+    ("roofline-prefill", {"model": "gpt-oss-120b"}, "stays left of the ridge"),
+    ("roofline-decode", {"model": "mistral-7b-v0.1"}, "the most at any context"),
+    ("memory-budget", {"model": "qwen3-0.6b"}, "requests share the rest"),
+    ("memory-budget", {"model": "deepseek-v4-flash"}, "not one request fits"),
+    ("activation-reserve", {"model": "deepseek-v4-flash"}, "Not one request fits"),
+    ("kv-by-context", {"gpu": "rtx-4090"}, "no request fits"),
+    ("cost-interactivity", {"model": "gpt-oss-120b"}, "mxfp4-experts"),
+]
+"""Models and accelerators of which the title or caption of the seed would be false."""
+
+
+@pytest.mark.parametrize(("name", "asked", "words"), AWKWARD)
+def test_titles_and_captions_follow_what_is_redrawn(name, asked, words, cases):
+    ds = render.data_of(name, **asked)
+    said = " ".join(ds.attrs[part] for part in ("title", "shows", "assumptions"))
+    assert words in said
+    assert words not in " ".join(map(str, cases(name)[0].attrs.values())) or name == "memory-budget"
+    assert not {"nan", "inf"} & set(said.replace(",", " ").replace(".", " ").split())
+    fig = picture(name, ds)
+    texts_are_clear(name, fig)
+    assert not any("nan" in text.split() for text, _ in texts(fig))
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "words"),
+    [
+        ("regime-map", {"model": "deepseek-v4-flash", "gpu": "rtx-4090"}, "nothing to draw"),
+        ("prefill-share-attention", {"model": "minimax-m3"}, "full grouped-query attention"),
+        ("roofline", {"model": "opt-125m"}, "seq_beyond_max"),
+    ],
+)
+def test_what_cannot_be_redrawn_is_a_message(name, asked, words):
+    with pytest.raises(SpecError, match=words):
+        render.data_of(name, **asked)
 
 
 @pytest.mark.parametrize("name", FIGURES)

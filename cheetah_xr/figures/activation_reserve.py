@@ -43,12 +43,18 @@ def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
             "gpu": last["gpu"].values,
         },
         title=f"Activations of {LOW:.0%} to {HIGH:.0%} of the weights: {at[0.0]} requests become {at[LOW]} to "
-        f"{at[HIGH]}",
+        f"{at[HIGH]}"
+        if at[0.0]
+        else f"Not one request fits on {gpu_name(first.name)}, with or without room for activations",
         shows=f"Requests of {CONTEXT:,} tokens that fit beside the {held / 1e9:.1f} GB of weights of "
         f"{model_name(str(last['model'].values))} when memory is set aside for activations, in per cent of those that "
         f"fit when none is. The band is the rule of thumb of {LOW:.0%} to {HIGH:.0%} of the weights.",
-        assumptions=f"{assumed(last.drop_attrs())} All of the memory may be used; {gpu_name(first.name)} has "
-        f"{float(last['memory_bytes'][0]) / 1e9:,.4g} GB.",
+        assumptions=f"{assumed(last.drop_attrs())} All of the memory may be used: "
+        + ", ".join(
+            f"{gpu_name(str(name))} {size / 1e9:,.4g} GB"
+            for name, size in zip(last["gpu"].values, last["memory_bytes"].values, strict=True)
+        )
+        + ".",
     )
 
 
@@ -69,7 +75,7 @@ def draw(ds: xr.Dataset) -> Figure:
         words = f"{gpu_name(str(name))}: {fit[0]:.0f} requests\nbecome {fit[edges[0]]:.0f} to {fit[edges[1]]:.0f}"
         lines.append((share[-1], left[-1], words, colour))
     ax.set_xlim(0, share[-1])
-    ax.set_ylim(-14, 112)
+    ax.set_ylim(-4 if ds["requests"].isel(share=0).all() else -24, 112)  # room for a name at 0
     titled(ax, "", "set aside for activations (% of weight bytes)", "requests that still fit (%)")
     end_labels(ax, lines, gap=2.7)
     return fig

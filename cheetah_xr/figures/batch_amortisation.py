@@ -70,7 +70,8 @@ def draw(ds: xr.Dataset) -> Figure:
         ax.tick_params(axis="x", labelbottom=ax is axes[-1])
         if name == "throughput":
             end_labels(ax, labels)
-        if name != "weight_bytes_per_token":
+        low, high = ax.get_ylim()
+        if name != "weight_bytes_per_token" and high < 1000 * low:
             ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes[-1].set_xlabel("batch (concurrent sequences)")
     fig.align_ylabels()

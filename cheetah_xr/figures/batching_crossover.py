@@ -9,6 +9,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from ..analysis import derive
+from ..specs import LumpedModel, SpecError, load_model
 from .common import described, gpu_name, log_grid
 from .seeds import A100, H100, RTX_4090, ideal
 from .style import INK, end_labels, gpu_colour, log_axis, new_figure, plain, titled
@@ -19,6 +20,8 @@ OUTPUTS = ["throughput", "bottleneck", "step_time"]
 
 def data(model: Any = "8b") -> xr.Dataset:
     """Output tokens/s over batch, and the crossover of every accelerator."""
+    if not isinstance(load_model(model), LumpedModel):
+        raise SpecError("batching-crossover: the bandwidth model takes a parameter count, such as 8b, 32b or 70b")
     one = derive(ideal(model, list(GPUS)), ["ridge", "arithmetic_intensity", "tps_per_user"])
     crossover = one["ridge"] / one["arithmetic_intensity"]
     batch = sorted({*log_grid(1, 4096, 73), *(round(float(c)) for c in crossover)})

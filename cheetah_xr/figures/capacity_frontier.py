@@ -9,19 +9,19 @@ from matplotlib.figure import Figure
 from ..analysis import best
 from ..api import evaluate, layouts
 from .common import assumed, described, drawable, gpu_name, log_grid, longest, model_name
-from .frontiers import GPUS, N_GPUS
+from .frontiers import GPUS, N_GPUS, with_published
 from .style import end_labels, gpu_colour, headline, log_axis, new_figure, titled, tokens
 
 LONGEST = 2**20
 PRECISIONS = ("bf16", "fp8", "mxfp4")
-"""The first with which a model fits on any of the accelerators is taken."""
+"""Of these and that of the checkpoint, the one with the most weight bytes that fits on any accelerator is taken."""
 
 
 def data(model: str = "llama-3.1-70b") -> xr.Dataset:
     """Sequences of every length that fit on the GPUs in the layout that holds most."""
     found, end = layouts(N_GPUS, model), int(min(longest(model), LONGEST))
     grid = evaluate(
-        model, list(GPUS), list(PRECISIONS), batch=1, seq_len=log_grid(256, end, 160), tp=found.tp, dp=found.dp,
+        model, list(GPUS), by_width(model), batch=1, seq_len=log_grid(256, end, 160), tp=found.tp, dp=found.dp,
         ep=found.ep, outputs=["max_batch"],
     )  # fmt: skip
     ds = best(grid, "max_batch", "layout")
@@ -37,6 +37,13 @@ def data(model: str = "llama-3.1-70b") -> xr.Dataset:
         f"holds most. At {end:,} tokens, the longest shown: {', '.join(ends)} sequences.",
         assumptions=assumed(ds.drop_vars("efficiency")),
     )
+
+
+def by_width(model: str) -> list[str]:
+    """Precisions, the one with the most weight bytes first."""
+    names = [name for name in with_published(PRECISIONS, model) if not name.endswith("-kv8")]
+    held = evaluate(model, GPUS[0], names, batch=1, seq_len=1, outputs=["weight_bytes"])["weight_bytes"]
+    return sorted(names, key=lambda name: -float(held.sel(precision=name)))
 
 
 def draw(ds: xr.Dataset) -> Figure:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from ..api import breakdown, evaluate
 from ..specs import load_model
 from .common import assumed, crossing, described, drawable, gpu_name, instance, log_grid, longest, model_name
-from .style import BOUND_BY, FAINT, INK, end_labels, log_axis, new_figure, titled, tokens
+from .style import BOUND_BY, FAINT, INK, end_labels, headline, log_axis, new_figure, titled, tokens
 
 CONTEXTS = (512, 4096, 32768, 131072)
 MLP = ("dense_mlp", "router", "shared_experts", "routed_experts")
@@ -35,19 +35,33 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm") -> xr.Dataset:
         "activations": moved.sel(cause="activations").sum("kernel"),
     }
     found = {name: part.reset_coords(drop=True).assign_attrs(units="B") for name, part in parts.items()}
-    total = weights.sum("kernel", skipna=False)
-    drawable(total.where(found["kv"] > 0))
-    crossover = [crossing(batch, found["kv"].sel(seq_len=s) / total.sel(seq_len=s).values) for s in contexts]
+    total, kv = weights.sum("kernel", skipna=False), found["kv"]
+    drawable(total.where(kv > 0))
+    crossover = [crossing(batch, kv.sel(seq_len=s) / total.sel(seq_len=s).values) for s in contexts]
     cost = "level off" if load_model(model).is_moe else "are a fixed cost"
     return described(
         {**found, "max_batch": fits.reset_coords(drop=True), "crossover": ("seq_len", crossover)},
         title=f"{model_name(model)} decode: weights {cost}, the KV cache grows",
         shows=f"Bytes that one of {tp} {gpu_name(gpu)} reads and writes for one decode step. Weights are "
-        "read once, whatever the batch (of experts: those that some token is routed to); cache traffic is proportional "
-        "to batch times context. Dots: the batch B at which cache and weights are equal. Faint where the batch does "
-        "not fit in memory.",
+        f"read once, whatever the batch (of experts: those that some token is routed to); cache traffic {grows(kv)}. "
+        "Dots: the batch B at which cache and weights are equal. Faint where the batch does not fit in memory.",
         assumptions=assumed(ds),
     )  # fmt: skip
+
+
+def grows(kv: xr.DataArray) -> str:
+    """How the bytes of the cache grow, in words: with every token of every sequence, or slower."""
+    each = kv / kv["batch"]
+    if not _level(each, "batch"):
+        return "grows with batch and context"
+    per_token = each / (kv["seq_len"] + 1)  # one is written
+    if _level(per_token, "seq_len"):
+        return "is proportional to batch times context"
+    return "is proportional to the batch and grows more slowly than the context"
+
+
+def _level(values: xr.DataArray, dim: str) -> bool:
+    return bool((abs(values / values.isel({dim: 0}) - 1) < 0.01).all())
 
 
 def _of(values: xr.DataArray, kernels: tuple[str, ...]) -> xr.DataArray:
@@ -58,7 +72,7 @@ def _of(values: xr.DataArray, kernels: tuple[str, ...]) -> xr.DataArray:
 def draw(ds: xr.Dataset) -> Figure:
     """Level lines for weights, rising lines for the cache at each context."""
     fig, ax = new_figure(height=5.0)
-    batch, labels = ds["batch"].values, []
+    batch, labels, named = ds["batch"].values, [], list[float]()
     levels = {
         "MLP weights": (ds["mlp_weights"], BOUND_BY["weights"], "-"),
         "attention weights": (ds["attention_weights"], BOUND_BY["weights"], "--"),
@@ -78,11 +92,18 @@ def draw(ds: xr.Dataset) -> Figure:
         at = float(one["crossover"])
         if np.isfinite(at):
             ax.plot(at, np.interp(at, batch, kv), "o", color="white", mec=INK, ms=7, zorder=3)
-            ax.annotate(f"B={at:,.0f}", (at, np.interp(at, batch, kv)), (-8, 0), textcoords="offset points",
-                        ha="right", va="bottom", color=INK)  # fmt: skip
+            below = at < 2 or any(abs(np.log(at / other)) < 1 for other in named)  # no room above to the left
+            right = below and at < batch[-1] / 3
+            place: dict[str, Any] = {"ha": "left" if right else "right", "va": "top" if below else "bottom"}
+            shift = (8 if right else -8, 0)
+            ax.annotate(
+                f"B={at:,.0f}", (at, np.interp(at, batch, kv)), shift, textcoords="offset points", color=INK, **place
+            )
+            named += [] if below else [at]
     log_axis(ax, "x", binary=True)
     log_axis(ax, "y")
     ax.set_xlim(batch[0], batch[-1])
-    titled(ax, ds.attrs["title"], "batch (concurrent sequences)", "GB per GPU and decode step")
+    headline(fig, ds.attrs["title"])
+    titled(ax, "", "batch (concurrent sequences)", "GB per GPU and decode step")
     end_labels(ax, labels)
     return fig

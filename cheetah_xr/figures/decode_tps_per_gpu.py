@@ -15,7 +15,7 @@ def data() -> xr.Dataset:
     """Lines and points of all setups."""
     return described(
         collected(),
-        title="DeepSeek-V3 decode: wide expert parallelism pays at large batches",
+        title="DeepSeek-V3 decode: the larger the batch, the more a GPU yields",
         shows="The runs of figure decode-tps, divided by their GPUs. " + SHOWS + NEVER_PUBLISHED,
         assumptions=assumptions(),
     )

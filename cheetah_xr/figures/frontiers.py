@@ -13,6 +13,7 @@ from matplotlib.ticker import LogLocator
 
 from ..analysis import pareto
 from ..api import evaluate, layouts
+from ..specs import list_precisions, load_model
 from .common import assumed, drawable, gpu_name, log_grid, longest
 from .style import FAINT, end_labels, gpu_colour, log_axis
 
@@ -29,6 +30,13 @@ USER_WORDS = "output tokens/s per user"
 
 PRECISIONS = ("bf16", "fp8", "fp8-kv8", "mxfp4", "mxfp4-kv8")
 """Precisions to choose from: 16, 8 and 4 bit weights, cache in 16 or 8 bit; FP4 is MX, which both vendors have."""
+
+
+def with_published(precisions: Sequence[str], model: str) -> list[str]:
+    """Precisions, and that of the model's checkpoint, also with a cache in 8 bit where the catalogue has it."""
+    own = getattr(load_model(model), "default_precision", None)
+    more = [name for name in (own, f"{own}-kv8") if name in list_precisions()]
+    return list(dict.fromkeys((*precisions, *more)))
 
 
 def frontiers(model: str, metric: str, *, minimize: Sequence[str] = (), keep: Sequence[str] = ()) -> xr.Dataset:
@@ -51,8 +59,8 @@ def frontiers(model: str, metric: str, *, minimize: Sequence[str] = (), keep: Se
     """
     found, context = layouts(N_GPUS, model), int(min(CONTEXT, longest(model)))
     grid = evaluate(
-        model, list(GPUS), list(PRECISIONS), batch=BATCHES, seq_len=context, tp=found.tp, dp=found.dp, ep=found.ep,
-        outputs=[USER, metric, *keep],
+        model, list(GPUS), with_published(PRECISIONS, model), batch=BATCHES, seq_len=context,
+        tp=found.tp, dp=found.dp, ep=found.ep, outputs=[USER, metric, *keep],
     )  # fmt: skip
     front = pareto(grid, USER, metric, ["precision", "layout", "batch"], minimize=minimize, keep=keep)
     drawable(grid[USER])
@@ -95,7 +103,7 @@ def ends(ds: xr.Dataset, metric: str, units: str, form: str) -> str:
             for point in (front.isel(point=0), front.isel(point=-1))
         )
         said.append(f"{gpu_name(gpu)} {first} to {last}")
-    absent = f" Nothing fits on {ds.attrs['absent']}." if ds.attrs["absent"] else ""
+    absent = f" In none of these precisions does it run on {ds.attrs['absent']}." if ds.attrs["absent"] else ""
     return f"Ends, {units} at {USER_WORDS}: {'; '.join(said)}.{absent}"
 
 

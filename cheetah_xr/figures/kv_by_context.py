@@ -24,7 +24,8 @@ def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
     lengths = sorted({*(n for n in CONTEXTS if n <= longest), min(longest, CONTEXTS[-1])})
     ds = ideal(record, gpu, options=Options(memory_fraction=1.0), seq_len=lengths, outputs=OUTPUTS)
     left = float(ds["memory_bytes"] - ds["weight_bytes"])
-    one = ds["kv_bytes_per_sequence"]
+    one, fit = ds["kv_bytes_per_sequence"], ds["max_batch"].values.astype(int)
+    leave = f"leave {left / 1e9:.1f} GB" if left >= 0 else f"are {-left / 1e9:.1f} GB more than the memory"
     name, on = model_name(str(ds["model"].values)), gpu_name(str(ds["gpu"].values))
     return described(
         {
@@ -33,9 +34,13 @@ def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
             "headroom": ((), left, {"units": "B"}),
             "seq_len": lengths,
         },
-        title=f"KV cache of {name}: {int(ds['max_batch'][0])} requests of {tokens(lengths[0])} tokens fit, or "
-        f"{int(ds['max_batch'][-1])} of {tokens(lengths[-1])}",
-        shows=f"KV cache of one request by the tokens it holds. The weights leave {left / 1e9:.1f} GB of {on}; the "
+        title=f"KV cache of {name}: "
+        + (
+            f"{fit[0]} requests of {tokens(lengths[0])} tokens fit, or {fit[-1]} of {tokens(lengths[-1])}"
+            if fit[0]
+            else f"no request fits beside the weights on one {on}"
+        ),
+        shows=f"KV cache of one request by the tokens it holds. The weights {leave} of {on}; the "
         "number in a bar is how many such requests fit.",
         assumptions=f"{assumed_on(ds)} All of the memory may be used.",
     )

@@ -27,13 +27,13 @@ def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
     """Bytes of every part in every bar."""
     whole = Options(memory_fraction=1.0)
     ds = ideal(with_cache(model), gpu, options=whole, seq_len=CONTEXT, outputs=OUTPUTS)
-    billions = int(float(ds["n_parameters"]) / 1e9)
-    lumped = ideal({"name": f"{billions}b", "n_parameters": billions * 1e9}, gpu, options=whole, outputs=OUTPUTS)
+    count = lumped_count(float(ds["n_parameters"]))
+    lumped = ideal({"name": "lumped", "n_parameters": count}, gpu, options=whole, outputs=OUTPUTS)
     memory, held, one = (float(v) for v in (ds["memory_bytes"], ds["weight_bytes"], ds["kv_bytes_per_sequence"]))
     fit, name = int(ds["max_batch"]), model_name(str(ds["model"].values))
     bars = {
         "empty": (0, 0, 0, 0),
-        f"weights, {billions}B x 2 bytes": (float(lumped["weight_bytes"]), 0, 0, 0),
+        f"weights, {count / 1e9:g}B x 2 bytes": (float(lumped["weight_bytes"]), 0, 0, 0),
         f"weights of {name}": (held, 0, 0, 0),
         f"+ 1 request of {CONTEXT:,} tokens": (held, one, 0, 0),
         f"+ {TOGETHER} requests": (held, TOGETHER * one, 0, 0),
@@ -49,11 +49,19 @@ def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
             "bar": list(bars),
             "part": list(PARTS),
         },
-        title=f"Weights take {held / memory:.0%} of {gpu_name(str(ds['gpu'].values))}; {fit} requests share the rest",
+        title=f"Weights take {held / memory:.0%} of {gpu_name(str(ds['gpu'].values))}; "
+        + (f"{fit} requests share the rest" if fit else "not one request fits"),
         shows=f"Memory of one accelerator from empty to full. One request holds {one / 1e9:.2f} GB of KV cache. "
         f"Activations are drawn by the rule of thumb of {LOW:.0%} to {HIGH:.0%} of the weights: the hatched band.",
         assumptions=f"{assumed_on(ds)} All of {memory / 1e9:,.3g} GB may be used.",
     )
+
+
+def lumped_count(parameters: float) -> float:
+    """Parameters as a model's name gives them: whole billions, below one billion tenths or whole millions."""
+    if parameters >= 1e9:
+        return parameters // 1e9 * 1e9
+    return round(parameters / 1e8) * 1e8 if parameters >= 5e8 else round(parameters / 1e6) * 1e6
 
 
 def draw(ds: xr.Dataset) -> Figure:

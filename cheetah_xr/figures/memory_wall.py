@@ -22,7 +22,8 @@ NAMED = {
     "a100-sxm-80gb": (8, -12, "left"),
     "h100-sxm": (-8, 6, "right"),
     "h200-sxm": (8, -4, "left"),
-    "b200-sxm": (-9, 2, "right"),
+    "b200-sxm": (7, -3, "left"),
+    "mi355x": (2, 8, "center"),
     "mi250x": (8, -3, "left"),
     "mi300x": (7, 7, "center"),
     "rtx-4090": (8, -5, "left"),
@@ -30,7 +31,7 @@ NAMED = {
     "l40s": (-8, 4, "right"),
     "tpu-v5e": (-8, 4, "right"),
     "tpu-v6e": (-8, -4, "right"),
-    "tpu7x": (8, -11, "left"),
+    "tpu7x": (-8, 0, "right"),
     "trainium3": (8, -5, "left"),
     "gaudi3": (-8, 4, "right"),
 }

@@ -55,10 +55,10 @@ def data(model: str = "deepseek-v3", gpu: str = "h100-sxm") -> xr.Dataset:
         title=f"An expert sees a fraction of the batch: {model_name(moe.name)} beside {model_name(dense)}",
         shows=f"Top: tokens that one of the {moe.n_experts} experts of {model_name(moe.name)} sees ({moe.top_k} per "
         "token, uniform routing), and distinct experts a layer reads. Bottom left: FLOPs per weight byte of the "
-        f"experts and of the MLP of {model_name(dense)}; at a dot compute takes over. Bottom right: a step on {GPUS} "
-        f"{gpu_name(gpu)}, ep {spread['ep']}, {CONTEXT:,} tokens of context, each resource on its own at its peak; it "
-        "steps where the fullest rank gets one more sequence.",
-        assumptions=assumed(evaluate(moe, **where, outputs=["status"])),
+        f"experts and of the MLP of {model_name(dense)}; at a dot compute takes over. All three with every expert on "
+        f"one GPU. Bottom right: a step on {GPUS} {gpu_name(gpu)}, dp {GPUS}, ep {spread['ep']}, {CONTEXT:,} tokens of "
+        "context, each resource on its own at its peak; it steps where the fullest rank gets one more sequence.",
+        assumptions=assumed(evaluate(moe, **where, outputs=["status"]).drop_vars(["tp", "dp", "ep"])),
     )
 
 

@@ -66,7 +66,7 @@ def _draw_lanes(ax: Axes, ds: xr.Dataset, factor: float) -> None:
         _beside(ax, x[-1], row, f"batch {batch[-1]:,}", "left")
     absent = ds.attrs["absent"].split(", ") if ds.attrs["absent"] else []
     for row in range(len(gpus), len(gpus) + len(absent)):
-        _beside(ax, ds[USER].values.min(), row, "no layout fits", "left")
+        _beside(ax, ds[USER].values.min(), row, "no layout runs", "left")
     ax.set_yticks(range(len(gpus) + len(absent)), [*map(gpu_name, gpus), *absent])
     ax.set_ylim(len(gpus) + len(absent) - 0.5, -0.5)
     ax.set_title("winning layout and precision", fontsize=9, fontweight="normal")

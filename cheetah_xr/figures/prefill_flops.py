@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from ..api import breakdown
 from .common import assumed, crossing, described, drawable, log_grid, model_name
+from .seeds import with_cache
 from .style import INK, SERIES, log_axis, new_figure, titled, tokens
 
 PARTS = {
@@ -29,7 +30,7 @@ def data(model: str = "llama-3.1-70b") -> xr.Dataset:
         seq_len=log_grid(256, LONGEST, 120),
         phase="prefill",
         efficiency="ideal",
-        overrides={"model.max_seq_len": LONGEST},
+        overrides={"model.max_seq_len": LONGEST} if getattr(with_cache(model), "max_seq_len", None) else None,
         options={"on_infeasible": "ignore"},
     )
     kernels = ds["kernel"].values.tolist()
@@ -41,17 +42,27 @@ def data(model: str = "llama-3.1-70b") -> xr.Dataset:
         "part",
     ).assign_coords(part=list(PARTS))
     linear = flops.sel(part=["MLP", "attention projections"]).sum("part")
+    over = flops.sel(part="attention core") / linear
+    core = flops.sel(part="attention core")
+    every = float(core[-1] / core[-2]) > 0.95 * float((core["seq_len"][-1] / core["seq_len"][-2]) ** 2)
     return described(
         {
             "flops": drawable(flops).reset_coords(drop=True).assign_attrs(units="FLOP"),
-            "crossover": crossing(ds["seq_len"], flops.sel(part="attention core") / linear),
+            "crossover": crossing(ds["seq_len"], over),
         },
-        title=f"Prefill of {model_name(model)}: linear layers first, attention at long prompts",
+        title=f"Prefill of {model_name(model)}: {first(over)}",
         shows="Share of the FLOPs of one prompt. Linear layers (attention projections and MLP) cost the same for every "
-        "token, the attention core more with every token before it. Lengths beyond those the model was made for are "
-        "arithmetic only.",
+        f"token, the attention core more with every token {'before it' if every else 'that it reads, not all before'}. "
+        "Lengths beyond those the model was made for are arithmetic only.",
         assumptions=assumed(ds.drop_vars(["gpu", "efficiency"])),
     )
+
+
+def first(over: xr.DataArray) -> str:
+    """What has most of the FLOPs, by the attention core's over those of linear layers."""
+    if bool((over < 1).all()):
+        return f"linear layers at any length, attention core up to {float(over.max()):.0%} of them"
+    return "linear layers first, attention at long prompts" if over[0] < 1 else "more in the attention core"
 
 
 def draw(ds: xr.Dataset) -> Figure:

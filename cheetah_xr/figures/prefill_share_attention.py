@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
@@ -14,6 +15,8 @@ from .prefill_share import prefill_share
 from .style import SERIES, end_labels, log_axis, new_figure, titled, tokens
 
 OUTPUT, BATCH = 512, 8
+SAME = 1e-4
+"""Shares that differ by less are the same."""
 LATENT = {
     "kv_lora_rank": 512,
     "q_lora_rank": 0,
@@ -33,7 +36,7 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h200-sxm") -> xr.Dataset:
     cache = evaluate(versions, gpu, batch=1, seq_len=1, outputs=["kv_bytes_per_sequence"])["kv_bytes_per_sequence"]
     return described(
         {"prefill_share": drawable(share).isel(output_tokens=0), "kv_bytes_per_token": cache.reset_coords(drop=True)},
-        title="The smaller the KV cache, the larger the share of prefill",
+        title=title_of(share.isel(output_tokens=0), cache),
         shows=f"{model_name(model)} with every query head its own keys and values (MHA), with groups of heads that "
         "share them (GQA) and with multi-head latent attention (MLA, widths of DeepSeek-V3): a smaller cache "
         f"(named per token) makes decode faster and hardly changes prefill. {BATCH} requests together, {OUTPUT} output "
@@ -41,6 +44,17 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h200-sxm") -> xr.Dataset:
         "but copies the latent cache on every GPU: at high degrees MLA loses its lead.",
         assumptions=assumed(ds),
     )
+
+
+def title_of(share: xr.DataArray, cache: xr.DataArray) -> str:
+    """Whether a smaller cache raises the share of prefill: at every length, at the longest, or not."""
+    order = np.argsort(-cache.values)
+    rises = np.diff(share.transpose("input_tokens", "model").values[:, order], axis=1) >= -SAME
+    if rises.all():
+        return "The smaller the KV cache, the larger the share of prefill"
+    if rises[-1].all():
+        return "At long inputs, the smaller the KV cache, the larger the share of prefill"
+    return "A smaller KV cache does not always raise the share of prefill"
 
 
 def versions_of(model: Any) -> list[Model]:
@@ -68,7 +82,8 @@ def versions_of(model: Any) -> list[Model]:
 
 def _plain(group: Any) -> bool:
     """Whether a group's attention can be replaced as a whole."""
-    return bool(group.attention == "gqa" and not (group.window or group.chunk or group.sinks or group.kv_shared))
+    own = group.window or group.chunk or group.sinks or group.kv_shared or group.indexer != "none"
+    return bool(group.attention == "gqa" and not own)
 
 
 def draw(ds: xr.Dataset) -> Figure:

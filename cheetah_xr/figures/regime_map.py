@@ -9,28 +9,26 @@ from matplotlib.patches import Patch
 
 from ..analysis import regimes
 from ..api import evaluate
-from .common import assumed, described, gpu_name, log_grid, model_name
+from .common import assumed, described, drawable, gpu_name, instance, log_grid, longest, model_name
+from .levers import corners_said
 from .style import BOUND_BY, BOUND_NAMES, INK, corners, log_axis, new_figure, regime_colours, titled, tokens
 
-CORNERS = {
-    "low batch, short context": "weights bound: quantise them",
-    "high batch, short context": "weights amortised: scale out",
-    "low batch, long context": "cache bound: GQA, MLA, KV in FP8, sparse attention",
-    "high batch, long context": "memory full: more nodes, offload, disaggregate",
-}
-"""The four corner regimes of the post and the levers it names for each."""
 
-
-def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm", precision: str = "bf16", tp: int = 8) -> xr.Dataset:
-    """Regime of every batch and context, and the largest batch that fits."""
+def data(
+    model: str = "llama-3.1-70b", gpu: str = "h100-sxm", precision: str = "bf16", tp: int | None = None
+) -> xr.Dataset:
+    """Regime of every batch and context, and the largest batch that fits; `tp` None is a whole instance."""
+    tp = tp or instance(gpu)
     ds = evaluate(
-        model, gpu, precision, tp=tp, batch=log_grid(1, 4096, 90), seq_len=log_grid(64, 131072, 90), efficiency="ideal"
-    )
+        model, gpu, precision, tp=tp, batch=log_grid(1, 4096, 90), efficiency="ideal",
+        seq_len=log_grid(64, min(131072, longest(model)), 90),
+    )  # fmt: skip
+    drawable(ds["step_time"])
     return described(
         {"regime": regimes(ds), "max_batch": ds["max_batch"]},
         title=f"What bounds decode of {model_name(model)} on {tp} {gpu_name(gpu)}",
         shows="The resource with the largest part of a decode step; the black line is the largest batch that fits. In "
-        "the corners: " + "; ".join(f"{where}, {lever}" for where, lever in CORNERS.items()) + ".",
+        f"the corners: {corners_said(model, gpu, precision, tp)}.",
         assumptions=assumed(ds),
     )
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import html
 import importlib
 import inspect
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,7 @@ from .common import caption
 from .style import RC
 
 FORMATS = ("png", "pdf")
+FOLDER = Path("outputs/figures")
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,9 @@ def chosen(wanted: Sequence[str]) -> list[str]:
     """
     unknown = [name for name in wanted if name not in names()]
     if unknown:
-        raise SpecError(f"figures: unknown {', '.join(unknown)}; known: {', '.join(names())}")
+        close = difflib.get_close_matches(unknown[0], names(), n=3)
+        hint = f"did you mean {', '.join(close)}? " if close else ""
+        raise SpecError(f"figures: unknown {', '.join(unknown)}; {hint}known: {', '.join(names())}")
     return [name for name in names() if not wanted or name in wanted]
 
 
@@ -78,8 +83,16 @@ def data_of(name: str, **asked: str | None) -> xr.Dataset:
     given = {key: value for key, value in asked.items() if value is not None}
     fixed = [key for key in given if key not in takes]
     if fixed:
-        raise SpecError(f"figures: {name} is about a {' and a '.join(fixed)} of its own; leave --{fixed[0]} out")
+        raise SpecError(f"figures: {name} is not redrawn for another {' or '.join(fixed)}; leave --{fixed[0]} out")
     return make(**given)
+
+
+def folder_for(out: Path | None, model: str | None, gpu: str | None) -> Path:
+    """Where figures go: what is redrawn gets a folder of its own, beside the figures of the seeds."""
+    if out is not None:
+        return out
+    redrawn = [load(given).name for given, load in ((model, load_model), (gpu, load_gpu)) if given is not None]
+    return FOLDER / "-".join(re.sub(r"[^A-Za-z0-9._-]", "-", name) for name in redrawn) if redrawn else FOLDER
 
 
 def make(
@@ -166,9 +179,14 @@ def _cell(value: Any) -> str:
 
 
 def write_gallery(made: Sequence[Made], out: Path) -> Path:
-    """The gallery: pictures and tables with captions and links to the numbers behind them."""
+    """The gallery: pictures and tables with captions and links to the numbers behind them.
+
+    A gallery of all figures that is there already is not replaced by one of a few.
+    """
     parts = [_entry(item) for item in made]
     path = out / "index.html"
+    if path.exists() and len(made) < len(names()) and path.read_text(encoding="utf-8").count("<section") > len(made):
+        return path
     path.write_text(PAGE.format(version=html.escape(version), entries="\n".join(parts)), encoding="utf-8")
     return path
 

@@ -42,13 +42,14 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm") -> xr.Dataset:
     table = pd.concat(_ledger(model, name) for name in PASSES)
     card = load_gpu(gpu)
     table["attainable"] = np.minimum(card.peak_bf16, table.intensity * card.hbm_bandwidth)
+    ridge = card.peak_bf16 / card.hbm_bandwidth
     ds = xr.Dataset({str(name): ("point", values.to_numpy()) for name, values in table.items()})
     return described(
-        ds.assign(peak=card.peak_bf16, bandwidth=card.hbm_bandwidth, ridge=card.peak_bf16 / card.hbm_bandwidth),
-        title=f"Prefill reaches the compute roof of one {gpu_name(gpu)}, decode does not",
+        ds.assign(peak=card.peak_bf16, bandwidth=card.hbm_bandwidth, ridge=ridge),
+        title=headline_of(table, ridge, gpu_name(gpu)),
         shows="A point is an operation of the model (equal ones share a point); above on the roofline, below by pass. "
-        "Exceptions in prefill: the LM head works on the last token only, and attention over a short prompt reuses "
-        "little. Weights, inputs, outputs and cache are counted as bytes; decode has 2,048 tokens of context.",
+        f"{sides(table, ridge)} Weights, inputs, outputs and cache are counted as bytes; decode has 2,048 tokens of "
+        "context.",
         assumptions=f"{model_name(model)} on one GPU; bf16 precision; ideal efficiencies; default accounting.",
     )
 
@@ -65,6 +66,33 @@ def _ledger(model: str, name: str) -> pd.DataFrame:
     found = table.groupby(["operation", "kernel"], sort=False)[["flops", "bytes"]].sum().reset_index()
     found = found[found.flops > 0]
     return found.assign(intensity=found.flops / found.bytes, **{"pass": name})
+
+
+def headline_of(table: pd.DataFrame, ridge: float, gpu: str) -> str:
+    """How far the operations of each phase reach; the LM head of a prefill, which works on one token, apart."""
+    found = table["intensity"] >= ridge
+    long = found[(table["pass"] == next(iter(PASSES))) & (table["kernel"] != "lm_head")]
+    decode = found[table["pass"].str.startswith("decode")]
+    roof = f"the compute roof of one {gpu}"
+    if not long.any():
+        return f"Neither prefill nor decode reaches {roof}" if not decode.any() else f"Part of decode reaches {roof}"
+    prefill = "Prefill" if long.all() else "Part of prefill"
+    return f"{prefill} reaches {roof}, {'so does part of decode' if decode.any() else 'decode does not'}"
+
+
+def sides(table: pd.DataFrame, ridge: float) -> str:
+    """The operations of prefill left of the ridge and those of decode right of it, by kernel."""
+    right = table["intensity"] >= ridge
+    said = []
+    for name, (phase, _, _) in PASSES.items():
+        away = table[(table["pass"] == name) & (right if phase == "decode" else ~right)]
+        if len(away):
+            kernels = ", ".join(KERNEL_NAMES[kernel] for kernel in dict.fromkeys(away["kernel"]))
+            said.append(f"{'right' if phase == 'decode' else 'left'} of the ridge in {name}: {kernels}")
+    if not said:
+        return "Every operation of prefill is right of the ridge and every one of decode left of it."
+    words = "; ".join(said)
+    return f"{words[:1].upper()}{words[1:]} (in prefill the LM head works on the last token only)."
 
 
 def draw(ds: xr.Dataset) -> Figure:

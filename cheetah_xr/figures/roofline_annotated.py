@@ -44,6 +44,7 @@ def draw(ds: xr.Dataset) -> Figure:
     draw_roof(ax, ds)
     mark_ridge(ax, ds)
     titled(ax, "", *AXES)
+    one, eight = ds["arithmetic_intensity"].values[:2]
     for name in ds["pass"].values:
         at = ds.sel({"pass": name})
         point = float(at["arithmetic_intensity"]), float(at["reached"]) / 1e12
@@ -53,7 +54,7 @@ def draw(ds: xr.Dataset) -> Figure:
         ax.annotate(
             f"{name}: {point[0]:,.3g}" if not free else f"{name}:\n{point[0]:,.4g} FLOP/byte",
             point,
-            xytext=(0, -12) if free else (11, -4),
+            xytext=(0, -12) if free else (11, -20 if eight < 2 * one and point[0] == one else -4),
             textcoords="offset points",
             ha="center" if free else "left",
             va="top",

@@ -10,13 +10,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from .common import described, log_grid, model_name
+from .common import described, drawable, log_grid, model_name
 from .rooflines import AXES, draw_roof, mark_ridge, points, roof
 from .seeds import LAYERS_SMALL, SEED_2_H100, assumed_on, with_cache
 from .style import BOUND_BY, FAINT, HEIGHT, INK, SERIES, headline, log_axis, new_figure, titled, tokens
 
 NAMED = 1000
 """The seed's context."""
+
+MIDDLE = 10**6
+"""Longer contexts are named to the left, with room to the end of the axis."""
 
 FAR = 10**8
 """Tokens; the slope of FLOPs over bytes there is the asymptote."""
@@ -31,17 +34,23 @@ def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
     moved = ds["flops"] / ds["arithmetic_intensity"]
     last = {"seq_len": slice(-2, None)}
     asymptote = ds["flops"].isel(last).diff("seq_len") / moved.isel(last).diff("seq_len")
-    at = float(ds["arithmetic_intensity"].sel(seq_len=NAMED))
-    limit, machine = float(asymptote[0]), roof(gpu)
-    where = "never leaves the memory slope" if limit < float(machine["ridge"]) else "starts deep on the memory slope"
+    drawable(ds["arithmetic_intensity"])
+    at, most = (float(v) for v in (ds["arithmetic_intensity"].sel(seq_len=NAMED), ds["arithmetic_intensity"].max()))
+    slope, machine = float(asymptote[0]), roof(gpu)
+    rising = slope >= most * (1 - 1e-9)  # false too where no more token is read, and the slope is 0 over 0
+    limit, ridge = slope if rising else most, float(machine["ridge"])
+    low = "starts deep on the memory slope" if at < ridge else "leaves the memory slope"
+    where = "never leaves the memory slope" if limit < ridge else low
+    why = "the FLOPs over the bytes of one more cached token" if rising else "the most at any context"
     return described(
         xr.merge(
             [ds[["arithmetic_intensity", "flops", "reached"]].reset_coords(drop=True), machine], combine_attrs="drop"
         ).assign(asymptote=((), limit), longest=((), float(getattr(record, "max_seq_len", None) or np.nan))),
         title=f"Decode of {model_name(record.name)} {where}",
         shows=f"One step of one sequence at a context of L tokens: {at:.2f} FLOP per byte at L = {NAMED:,}, and never "
-        f"more than {limit:.2f}, the FLOPs over the bytes of one more cached token.",
+        f"more than {limit:.2f}, {why}.",
         assumptions=f"{assumed_on(ds)} The curve goes past the longest context of the model.",
+        limit="asymptote" if rising else "maximum",
     )
 
 
@@ -80,24 +89,36 @@ def _intensity(ax: Axes, ds: xr.Dataset) -> None:
     x, y = shown["seq_len"].values, shown["arithmetic_intensity"].values
     log_axis(ax, "x")
     limit, longest = float(ds["asymptote"]), float(ds["longest"])
+    named = float(shown["arithmetic_intensity"].sel(seq_len=NAMED))
     inside = x <= longest if longest == longest else x > 0
     ax.plot(x, y, color=SERIES[1], linestyle="--", linewidth=1.4)
     ax.plot(x[inside], y[inside], color=SERIES[1], linewidth=2.4)
     ax.axhline(limit, color=FAINT, linestyle=":")
-    ax.annotate(f"asymptote {limit:.2f}", (x[0], limit), xytext=(6, 5), textcoords="offset points", color=INK)
+    ax.annotate(f"{ds.attrs['limit']} {limit:.2f}", (x[0], limit), xytext=(6, 5), textcoords="offset points", color=INK)
     if longest == longest:
         end = (x[inside][-1], y[inside][-1])
         words = f"longest context,\n{tokens(longest)} tokens"
-        ax.annotate(words, end, xytext=(-8, 8), textcoords="offset points", ha="right", color=INK)
+        high = end[1] > 0.75 * limit  # then below the curve
+        after, above = high and end[0] < MIDDLE, 24 if end[1] - named < 0.1 * limit else 8
+        ax.annotate(
+            words,
+            end,
+            xytext=(6 if after else -8, -8 if high else above),
+            textcoords="offset points",
+            ha="left" if after else "right",
+            va="top" if high else "baseline",
+            color=INK,
+        )
         ax.plot(*end, "|", color=SERIES[1], markersize=14, markeredgewidth=2)
-    named = float(shown["arithmetic_intensity"].sel(seq_len=NAMED))
+    low = named > 0.75 * limit  # below the curve, clear of the line at the limit
     ax.plot([NAMED], [named], "o", color=BOUND_BY["weights"], markersize=8)
     ax.annotate(
         f"{named:.2f} at L={NAMED:,}",
         (NAMED, named),
-        xytext=(0, 10),
+        xytext=(0, -10 if low else 10),
         textcoords="offset points",
         ha="right",
+        va="top" if low else "baseline",
     )
     ax.xaxis.set_major_formatter(EngFormatter(sep=""))
     ax.set_xlim(x[0], x[-1])

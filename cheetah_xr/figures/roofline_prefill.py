@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from ..analysis import flag_labels
-from .common import described, gpu_name, model_name
+from .common import described, drawable, gpu_name, longest, model_name
 from .rooflines import AXES, draw_roof, mark_ridge, points, roof
 from .seeds import LAYERS, SEED_2_H100, assumed_on
 from .style import BOUND_BY, INK, new_figure, titled
@@ -20,20 +20,31 @@ NAMED = 1000
 
 def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
     """Prompts of several lengths and the roof."""
-    ds = points(model, gpu, LAYERS, "prefill", PROMPTS)
-    named = ds.sel(seq_len=NAMED)
-    bound = flag_labels(ds["bottleneck"])
+    ds = points(model, gpu, LAYERS, "prefill", [length for length in PROMPTS if length <= longest(model)])
+    drawable(ds["arithmetic_intensity"])
+    machine, named = roof(gpu), ds.sel(seq_len=NAMED)
+    ridge = float(machine["ridge"])
+    bound = np.where(ds["arithmetic_intensity"] >= ridge, "compute", "weights")
+    intensity, share = float(named["arithmetic_intensity"]), float(named["reached"]) / float(machine["peak"])
+    side = "right" if intensity >= ridge else "left"
     return described(
         xr.merge(
-            [ds[["arithmetic_intensity", "flops", "reached"]].reset_coords(drop=True), roof(gpu)],
-            combine_attrs="drop",
-        ).assign(bound=("seq_len", bound.values)),
-        title=f"Prefill of {model_name(str(ds['model'].values))} reaches the compute roof",
+            [ds[["arithmetic_intensity", "flops", "reached"]].reset_coords(drop=True), machine], combine_attrs="drop"
+        ).assign(bound=("seq_len", bound)),
+        title=f"Prefill of {model_name(str(ds['model'].values))} {where(ds['seq_len'].values, bound)}",
         shows=f"One prompt of T tokens: intensity grows with T. T = {NAMED:,} has {float(named['flops']) / 1e12:,.2f} "
-        f"TFLOP and {float(named['arithmetic_intensity']):,.1f} FLOP per byte, right of the ridge of the "
-        f"{gpu_name(str(ds['gpu'].values))} at {float(roof(gpu)['ridge']):,.1f}.",
+        f"TFLOP and {intensity:,.1f} FLOP per byte, {side} of the ridge of the {gpu_name(str(ds['gpu'].values))} at "
+        f"{ridge:,.1f}, and reaches {share:.0%} of the peak.",
         assumptions=assumed_on(ds),
     )
+
+
+def where(lengths: Any, bound: Any) -> str:
+    """Whether prompts have the intensity of the ridge, in words: from which length on, where not from the seed's."""
+    there = lengths[bound == "compute"]
+    if not there.size:
+        return f"stays left of the ridge up to {lengths[-1]:,} tokens"
+    return "reaches the compute roof" + (f" only beyond {NAMED:,} tokens" if there[0] > NAMED else "")
 
 
 def draw(ds: xr.Dataset) -> Figure:

@@ -17,6 +17,8 @@ WIDTH, HEIGHT = 7.2, 4.5
 """Inches; text stays legible at half this size."""
 
 FONT = 10.0
+LETTERS = 70
+"""Letters of a title above the axes of a figure of that width."""
 
 RC: dict[Any, Any] = {
     "figure.dpi": 150,
@@ -120,15 +122,15 @@ def new_figure(
 
 
 def titled(ax: Axes, title: str, x: str, y: str) -> None:
-    """Title that says what to see, and axes with their units."""
-    ax.set_title(title)
+    """Title that says what to see, in two lines where it is long, and axes with their units."""
+    ax.set_title(textwrap.fill(title, LETTERS, break_on_hyphens=False))
     ax.set_xlabel(x)
     ax.set_ylabel(y)
 
 
 def headline(fig: Figure, title: str) -> None:
     """Title of a figure with several panels or wide labels, in as many lines as it takes."""
-    lines = textwrap.fill(title, int(10 * fig.get_figwidth()))
+    lines = textwrap.fill(title, int(10 * fig.get_figwidth()), break_on_hyphens=False)
     fig.suptitle(lines, x=0.01, ha="left", fontsize=RC["axes.titlesize"], fontweight=RC["axes.titleweight"])
 
 
