@@ -20,6 +20,9 @@ def compute():
         ("mixtral-8x7b", {"tp": 2, "dp": 4, "ep": [1, 4, 8]}),
         ("deepseek-v3", {"dp": 32, "ep": [16, 32]}),
         ("8b", {"tp": [1, 2]}),
+        ("qwen3-next-80b-a3b", {"tp": [1, 2]}),
+        ("deepseek-v4-flash", {"dp": 32, "ep": [16, 32]}),
+        ("nemotron-h-56b", {"tp": [1, 8]}),
     ):
         ds = cx.evaluate(
             model, ["h100-sxm", "mi300x"], ["bf16", "fp8"], phase=["prefill", "decode"], batch=[1, 48],

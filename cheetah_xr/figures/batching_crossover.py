@@ -40,8 +40,8 @@ def data(model: Any = "8b") -> xr.Dataset:
         title=f"{name} in BF16: batching is free up to the ridge",
         shows="Output tokens/s of a whole batch. Up to the crossover all sequences share one read of the weights; "
         f"beyond it compute is full. Crossover batch: {free}.",
-        assumptions="The bandwidth model: a lumped parameter count, no cache or activations; the seed's own "
-        "bandwidths (2.0, 3.35 and 1.008 TB/s) and BF16 peaks (312, 989 and 165 TFLOP/s); ideal efficiencies.",
+        assumptions="The bandwidth model: a lumped parameter count, bf16, one GPU, no cache or activations; the seed's "
+        "own bandwidths (2.0, 3.35 and 1.008 TB/s) and BF16 peaks (312, 989 and 165 TFLOP/s); ideal efficiencies.",
     )
 
 

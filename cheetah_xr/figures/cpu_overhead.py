@@ -31,7 +31,7 @@ def data(gpu: str = "h100-sxm") -> xr.Dataset:
         f"context: {costs.tau_layer * 1e6:.1f} us for a layer and {costs.tau_global * 1e3:.2f} ms for a step, whatever "
         "the model. Lines end at the largest batch that fits." + (f" {absent}: too large for it." if absent else ""),
         absent=absent,
-        assumptions=assumed(ds),
+        assumptions=f"{', '.join(map(model_name, MODELS))}; {assumed(ds)}",
     )
 
 

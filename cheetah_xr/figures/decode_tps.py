@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from ..analysis import derive, regimes
 from .common import described, log_grid, model_name
-from .measurements import CHOICES, NEVER_PUBLISHED, evaluated, measurements, setups
+from .measurements import CHOICES, NEVER_PUBLISHED, evaluated, measurements, precision_of, setups
 from .setups import draw_setups
 
 SHOWS = (
@@ -32,7 +32,12 @@ def data() -> xr.Dataset:
 
 def assumptions() -> str:
     """What holds for all setups."""
-    return f"{model_name('deepseek-v3')} and R1 without speculative decoding; default efficiencies. {CHOICES}"
+    layouts = "; ".join(
+        f"{row.setup}: tp {row.tp}, dp {row.dp}, ep {row.ep}, {precision_of(row).name}" for row in setups().itertuples()
+    )
+    return (
+        f"{model_name('deepseek-v3')} and R1 without speculative decoding; {layouts}; default efficiencies. {CHOICES}"
+    )
 
 
 def collected() -> xr.Dataset:

@@ -54,7 +54,7 @@ def data(model: str = "llama-3.1-70b") -> xr.Dataset:
         shows="Share of the FLOPs of one prompt. Linear layers (attention projections and MLP) cost the same for every "
         f"token, the attention core more with every token {'before it' if every else 'that it reads, not all before'}. "
         "Lengths beyond those the model was made for are arithmetic only.",
-        assumptions=assumed(ds.drop_vars(["gpu", "efficiency"])),
+        assumptions=assumed(ds.drop_vars(["gpu", "efficiency"])) + " FLOPs are the same on any accelerator.",
     )
 
 

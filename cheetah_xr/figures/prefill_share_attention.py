@@ -42,7 +42,7 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h200-sxm") -> xr.Dataset:
         f"(named per token) makes decode faster and hardly changes prefill. {BATCH} requests together, {OUTPUT} output "
         "tokens each; memory capacity is not asked about, so that all three run. Tensor parallelism splits KV heads "
         "but copies the latent cache on every GPU: at high degrees MLA loses its lead.",
-        assumptions=assumed(ds),
+        assumptions=f"{model_name(model)} with its attention replaced; {assumed(ds)}",
     )
 
 

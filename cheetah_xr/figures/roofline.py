@@ -50,7 +50,8 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm") -> xr.Dataset:
         shows="A point is an operation of the model (equal ones share a point); above on the roofline, below by pass. "
         f"{sides(table, ridge)} Weights, inputs, outputs and cache are counted as bytes; decode has 2,048 tokens of "
         "context.",
-        assumptions=f"{model_name(model)} on one GPU; bf16 precision; ideal efficiencies; default accounting.",
+        assumptions=f"{model_name(model)} on one {gpu_name(gpu)}; bf16 precision; ideal efficiencies; default "
+        "accounting.",
     )
 
 
