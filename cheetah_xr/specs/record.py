@@ -170,7 +170,7 @@ def explain(
     found = error.errors(include_url=False)
     inside = {item["loc"][0] for item in found if len(item["loc"]) > 1}
     for item in found:
-        if item["type"] == "too_short" and item["loc"][0] in inside:
+        if item["type"] == "too_short" and len(item["loc"]) == 1 and item["loc"][0] in inside:
             continue  # the items are there, but none is valid
         field = str(item["loc"][0]) if item["loc"] else ""
         key = (keys or {}).get(field, field)
