@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-TESTS = ["tests/test_anchors.py", "tests/test_seeds.py", "tests/test_oracle.py"]
+TESTS = ["tests/test_layer_kinds.py", "tests/test_anchors.py", "tests/test_seeds.py", "tests/test_oracle.py"]
 
 MUTANTS = [
     ("terms/linear.py", "return 2 * rows * k * n", "return rows * k * n", "a multiply-add is one FLOP"),
@@ -50,18 +50,13 @@ MUTANTS = [
         "one product too few in a chunk",
     ),
     ("terms/recurrent.py", "(taps - 1)", "taps", "the convolution keeps its newest input"),
-    ("terms/attention.py", "free = size * most - 1", "free = size * most", "the cap on entries one token late"),
+    ("terms/attention.py", "free = size * most - 1", "free = size * (most + 1)", "the cap on entries one entry late"),
     ("terms/attention.py", "whole * (whole - 1) / 2", "whole * whole / 2", "half an entry too many for every query"),
     ("recurrent.py", "return 2.0 if p.decode", "return 1.0 if p.decode", "the state is read and never written"),
     ("recurrent.py", 'group.attention == "mamba2" else', 'group.attention == "kda" else', "Mamba-2 groups are split"),
     ("attention.py", "window=p.new * m.index_top_k", "window=m.index_top_k", "drafts share their chosen tokens"),
     ("attention.py", 'm.index_top_k if group.indexer != "none"', 'm.index_top_k if group.indexer == "own"', "shared"),
-    (
-        "sparse.py",
-        '[project("compressor", d, 2 * series * width)]',
-        '[project("compressor", d, series * width)]',
-        "gates",
-    ),
+    ("sparse.py", "2 * series * width, m,", "series * width, m,", "an entry has no gates"),
     ("sparse.py", "return p.new / group.compress", "return p.new", "an entry for every token"),
     ("mlp.py", "d, f = expert_hidden(m),", "d, f = m.hidden,", "latent experts at full width"),
     (
@@ -80,8 +75,8 @@ MUTANTS = [
     ),
     (
         "model.py",
-        "n = streams * m.hidden, (2 + streams) * streams",
-        "n = m.hidden, (2 + streams) * streams",
+        "n = streams * m.hidden * mixed,",
+        "n = m.hidden * mixed,",
         "one stream",
     ),
 ]
