@@ -32,7 +32,8 @@ lint: $(READY)  ## Check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(READY)  ## Measure speed beside the memory floor and the scalar oracle
+bench: $(READY)  ## Measure imports beside xarray's, speed beside the memory floor and the scalar oracle
+	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/speed.py
 
 mutants: $(READY)  ## Show that one-token changes of the formulas fail the tests

@@ -6,65 +6,11 @@ parallel layouts, batches and lengths. Start with :func:`evaluate`.
 
 import logging
 
-from . import analysis
-from ._version import MODEL_VERSION, __version__
-from .analysis import derive
-from .api import breakdown, evaluate, layouts, operations
-from .memory import explain_memory
-from .run import run_sweep
-from .specs import (
-    Efficiency,
-    Gpu,
-    LayerGroup,
-    LumpedModel,
-    Model,
-    Options,
-    Precision,
-    SpecError,
-    list_efficiencies,
-    list_gpus,
-    list_models,
-    list_precisions,
-    list_sweeps,
-    load_efficiency,
-    load_gpu,
-    load_model,
-    load_precision,
-)
-from .store import open_result
-from .sweep import Sweep, load_sweep
+import lazy_loader
+
+from . import accessor as accessor
+
+# The public names are those of __init__.pyi; each is imported when it is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
-
-__all__ = [
-    "MODEL_VERSION",
-    "Efficiency",
-    "Gpu",
-    "LayerGroup",
-    "LumpedModel",
-    "Model",
-    "Options",
-    "Precision",
-    "SpecError",
-    "Sweep",
-    "__version__",
-    "analysis",
-    "breakdown",
-    "derive",
-    "evaluate",
-    "explain_memory",
-    "layouts",
-    "list_efficiencies",
-    "list_gpus",
-    "list_models",
-    "list_precisions",
-    "list_sweeps",
-    "load_efficiency",
-    "load_gpu",
-    "load_model",
-    "load_precision",
-    "load_sweep",
-    "open_result",
-    "operations",
-    "run_sweep",
-]

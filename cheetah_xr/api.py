@@ -11,9 +11,9 @@ import xarray as xr
 from . import dims as d
 from .analysis.derive import DERIVED, derive
 from .axes import Axes, layout_labels
-from .breakdown import breakdown_of
+from .by_kernel import breakdown_of
+from .by_operation import ANY_GPU, operations_of
 from .engine import evaluate_axes
-from .operations import ANY_GPU, operations_of
 from .specs import AnyModel, Model, Options, SpecError, load_model, to_record
 from .variables import VARIABLES
 

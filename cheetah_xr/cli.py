@@ -1,4 +1,4 @@
-"""The command line: thin, one function per command."""
+"""The command line: thin, one function per command, which imports what it needs: ``--help`` waits for nothing else."""
 
 from __future__ import annotations
 
@@ -7,22 +7,17 @@ import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.logging import RichHandler
 
 from ._version import __version__
-from .axes import Axes
-from .engine import canonical_json
-from .estimate import estimate as estimate_point
-from .estimate import render, render_memory
-from .listing import TABLES
-from .run import Job, make_job, run_job
-from .specs import Options, SpecError, load_model, to_record
-from .store import finished
-from .summary import describe, summarize
+from .errors import SpecError
+
+if TYPE_CHECKING:
+    from .run import Job
+    from .specs import Options
 
 app = typer.Typer(
     name="cheetah-xr",
@@ -74,6 +69,8 @@ def common(
 ) -> None:
     """Options of every command."""
     if verbose:
+        from rich.logging import RichHandler
+
         logger = logging.getLogger("cheetah_xr")
         logger.setLevel(logging.INFO)
         logger.addHandler(RichHandler(console=errors, show_path=False))
@@ -95,6 +92,10 @@ def sweep(
 
     Example: `cheetah-xr sweep sweeps/qwen3-32b-h100.yaml`
     """
+    from .run import make_job
+    from .store import finished
+    from .summary import render_job, summarize
+
     if store is not None and len(files) > 1:
         raise SpecError("--store names one folder; give one sweep file with it")
     if scheduler is not None and workers is not None:
@@ -125,6 +126,8 @@ def sweep(
 
 
 def _run(job: Job, resume: bool, overwrite: bool, workers: int | None, scheduler: str | None) -> None:
+    from .run import run_job
+
     if scheduler is None:
         run_job(job, resume=resume, overwrite=overwrite, workers=workers)
         return
@@ -136,18 +139,6 @@ def _run(job: Job, resume: bool, overwrite: bool, workers: int | None, scheduler
         raise SpecError(f"--scheduler {scheduler}: cannot be reached ({error})") from None
     with client:
         run_job(job, resume=resume, overwrite=overwrite, client=client)
-
-
-def render_job(job: Job) -> str:
-    """What a sweep would do: blocks, what is stored, and the resolved specs."""
-    lines = [f"store: {job.path}", f"block: {', '.join(f'{dim} {step}' for dim, step in job.blocks.steps.items())}"]
-    for product in job.recipe.products:
-        shape = " x ".join(f"{dim} {n}" for dim, n in zip(product.dims, product.shape, strict=True)) or "scalar"
-        lines.append(f"stored: {product.name} {product.dtype} ({shape}), {product.nbytes / 1e6:,.3g} MB")
-    for kind, records in job.grid.records.items():
-        lines += [f"{kind}: {canonical_json(record.canonical())}" for record in records]
-    lines.append(f"options: {canonical_json(job.grid.options.canonical())}")
-    return "\n".join(lines)
 
 
 @app.command()
@@ -179,6 +170,11 @@ def estimate(
 
     Example: `cheetah-xr estimate --model gemma-3-27b --gpu h100-sxm --seq-len 32768 --explain-memory`
     """
+    from .axes import Axes
+    from .estimate import estimate as estimate_point
+    from .estimate import render, render_memory
+    from .specs import load_model
+
     loaded = load_model(model)
     scheme = precision or getattr(loaded, "default_precision", "bf16")
     axes = Axes(loaded, gpu, scheme, efficiency, phase.value, batch, seq_len, tp, dp, ep, _options(option or []))
@@ -191,6 +187,8 @@ def _options(pairs: list[str]) -> Options:
     """Parse NAME=VALUE pairs; the value is YAML, so numbers, true and lists can be written."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
+
+    from .specs import Options, to_record
 
     found: dict[str, Any] = {}
     for pair in pairs:
@@ -210,6 +208,8 @@ def info(store: Annotated[Path, typer.Argument(help="Folder of a result.")]) -> 
 
     Example: `cheetah-xr info outputs/qwen3-32b-h100.zarr`
     """
+    from .summary import describe
+
     out.print(describe(store), highlight=False, soft_wrap=True, markup=False)
 
 
@@ -229,11 +229,13 @@ def figures(
 
     Example: `cheetah-xr figures regime-map --model qwen3-32b --gpu h200-sxm`
     """
-    from .figures import render as drawing
+    from .figures import catalogue
 
     if show:
-        out.print("\n".join(drawing.chosen(names or [])), highlight=False)
+        out.print("\n".join(catalogue.chosen(names or [])), highlight=False)
         return
+    from .figures import render as drawing
+
     made = []
     folder = drawing.folder_for(out_folder, model, gpu)
     for item in drawing.make(names or [], folder, model, gpu):
@@ -254,6 +256,8 @@ def list_command(kind: Annotated[Kind, typer.Argument(help="What to list.")]) ->
 
     Example: `cheetah-xr list gpus`
     """
+    from .listing import TABLES
+
     out.print(TABLES[kind.value](), highlight=False)
 
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from . import specs
 from .cache import cache_bytes, held
 from .ledger import Pass
-from .specs import AnyModel, LumpedModel
+from .specs import AnyModel, LumpedModel, Precision
 
 KV_TOKENS = 8192
 """Length at which models are compared."""
@@ -30,15 +30,15 @@ def _one_gpu(tokens: int) -> Pass:
     return Pass(True, float(tokens), 0.0, 1.0, tokens - 1.0, 1.0, 1, 1, 1, 1)
 
 
-def kv_per_token(model: AnyModel) -> float:
-    """Bytes a sequence grows by with every token once its windows are full, bf16, one GPU."""
-    rows = held(model, specs.load_precision("bf16"), _one_gpu(1))
+def kv_per_token(model: AnyModel, precision: Precision) -> float:
+    """Bytes a sequence grows by with every token once its windows are full, one GPU."""
+    rows = held(model, precision, _one_gpu(1))
     return float(sum(count * item.per_token / item.every for count, item in rows if item.most is None))
 
 
-def kv_per_sequence(model: AnyModel, tokens: int) -> float:
-    """Bytes one sequence keeps, bf16 cache, one GPU."""
-    return float(cache_bytes(model, specs.load_precision("bf16"), _one_gpu(tokens)))
+def kv_per_sequence(model: AnyModel, precision: Precision, tokens: int) -> float:
+    """Bytes one sequence keeps, one GPU."""
+    return float(cache_bytes(model, precision, _one_gpu(tokens)))
 
 
 def attention_kind(model: AnyModel) -> str:
@@ -58,7 +58,8 @@ def attention_kind(model: AnyModel) -> str:
 
 
 def models() -> Table:
-    """Models: size, attention, cache."""
+    """Models: size, attention, cache in bf16."""
+    bf16 = specs.load_precision("bf16")
     table = Table(box=None)
     for column in ("model", "parameters (1e9)", "active (1e9)", "KV/token (kB)", "KV at 8k (MB)", "max tokens"):
         table.add_column(column, justify="left" if column == "model" else "right", no_wrap=True)
@@ -71,8 +72,8 @@ def models() -> Table:
             name,
             _cell(m.n_parameters, 1e-9),
             _cell(m.n_parameters_active, 1e-9),
-            "-" if lumped and m.n_kv_heads is None else _cell(kv_per_token(m), 1e-3),
-            "-" if lumped and m.n_kv_heads is None else _cell(kv_per_sequence(m, KV_TOKENS), 1e-6),
+            "-" if lumped and m.n_kv_heads is None else _cell(kv_per_token(m, bf16), 1e-3),
+            "-" if lumped and m.n_kv_heads is None else _cell(kv_per_sequence(m, bf16, KV_TOKENS), 1e-6),
             f"{m.max_seq_len:,}" if m.max_seq_len else "-",
             "-" if isinstance(m, LumpedModel) else m.default_precision,
             attention_kind(m),
@@ -137,11 +138,11 @@ def efficiencies() -> Table:
 
 def sweeps() -> Table:
     """Shipped sweeps and their questions."""
-    from .sweep import load_sweep
+    from .sweep import read_sweep
 
     table = Table("sweep", "question", box=None)
     for name in specs.list_sweeps():
-        table.add_row(name, load_sweep(specs.sweep_path(name)).question)
+        table.add_row(name, read_sweep(specs.sweep_path(name)).question)
     return table
 
 

@@ -213,17 +213,28 @@ def open_result(path: str | Path) -> xr.Dataset:
     >>> ds = cx.open_result("outputs/qwen3-32b-h100.zarr")  # doctest: +SKIP
     """
     folder = Path(path)
-    if not is_result(folder):
-        raise SpecError(f"{folder}: no result of a sweep there")
-    ds = xr.open_zarr(folder, consolidated=False, chunks={}, decode_timedelta=False)
-    ds = ordered(ds)
-    for variable in ds.variables.values():
-        if "flag_values" in variable.attrs:
-            variable.attrs["flag_values"] = np.asarray(variable.attrs["flag_values"], dtype=variable.dtype)
+    ds = opened(folder, chunks={})
     missing = int(ds.attrs["blocks"]) - len(finished(folder))
     if missing:
         total = ds.attrs["blocks"]
         warnings.warn(f"{folder}: {missing} of {total} blocks are missing; run the sweep again", stacklevel=2)
+    return ds
+
+
+def opened(folder: Path, chunks: dict[str, int] | None) -> xr.Dataset:
+    """The result in a folder, whole or not; without `chunks` no Dask array is made, so Dask need not be imported.
+
+    Raises
+    ------
+    SpecError
+        When there is no result in `folder`.
+    """
+    if not is_result(folder):
+        raise SpecError(f"{folder}: no result of a sweep there")
+    ds = ordered(xr.open_zarr(folder, consolidated=False, chunks=chunks, decode_timedelta=False))
+    for variable in ds.variables.values():
+        if "flag_values" in variable.attrs:
+            variable.attrs["flag_values"] = np.asarray(variable.attrs["flag_values"], dtype=variable.dtype)
     return ds
 
 

@@ -1,10 +1,10 @@
-"""What a sweep answered, in a few lines."""
+"""What a sweep would do, and what it answered in a few lines."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -13,11 +13,26 @@ from .analysis.best import with_derived
 from .analysis.conditions import parse_all
 from .analysis.derive import DERIVED
 from .dims import LAYOUT, LEADING, PARALLEL, PHASE, RECORDS, TRAILING
-from .run import Job
+from .engine import canonical_json
 from .status import BOTTLENECKS, CODES
-from .store import finished, open_result
+from .store import finished, open_result, opened
+
+if TYPE_CHECKING:
+    from .run import Job
 
 LOWER_IS_BETTER = frozenset({"tpot", "ttft", "cost_per_million_tokens", "energy_per_token"})
+
+
+def render_job(job: Job) -> str:
+    """What a sweep would do: blocks, what is stored, and the resolved specs."""
+    lines = [f"store: {job.path}", f"block: {', '.join(f'{dim} {step}' for dim, step in job.blocks.steps.items())}"]
+    for product in job.recipe.products:
+        shape = " x ".join(f"{dim} {n}" for dim, n in zip(product.dims, product.shape, strict=True)) or "scalar"
+        lines.append(f"stored: {product.name} {product.dtype} ({shape}), {product.nbytes / 1e6:,.3g} MB")
+    for kind, records in job.grid.records.items():
+        lines += [f"{kind}: {canonical_json(record.canonical())}" for record in records]
+    lines.append(f"options: {canonical_json(job.grid.options.canonical())}")
+    return "\n".join(lines)
 
 
 def summarize(job: Job) -> list[str]:
@@ -48,9 +63,7 @@ def describe(path: Path) -> str:
     SpecError
         When there is no result at `path`.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # missing blocks are told below
-        ds = open_result(path)
+    ds = opened(path, chunks=None)
     done, total = len(finished(path)), int(ds.attrs["blocks"])
     state = "complete" if done == total else f"incomplete: {done} of {total} blocks; run the sweep again to fill it"
     lines = [str(ds.attrs.get(name, "")) for name in ("title", "question")]

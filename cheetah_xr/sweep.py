@@ -276,15 +276,20 @@ def load_sweep(source: str | Path | Sweep) -> Sweep:
     check_length("sweep", path)
     if not path.is_file():
         path = sweep_path(str(source))
-    data = read_yaml(path)
-    if not isinstance(data, dict):
-        raise SpecError(f"{path}: expected a mapping of keys to values, got {type(data).__name__}")
-    sweep = to_record(Sweep, {"name": path.stem, **data}, str(path))
+    sweep = read_sweep(path)
     try:
         sweep.axes()
     except SpecError as error:
         raise SpecError(f"{path}: {error}") from None
     return sweep
+
+
+def read_sweep(path: Path) -> Sweep:
+    """Read a sweep file; models, accelerators and layouts it names are not looked up yet."""
+    data = read_yaml(path)
+    if not isinstance(data, dict):
+        raise SpecError(f"{path}: expected a mapping of keys to values, got {type(data).__name__}")
+    return to_record(Sweep, {"name": path.stem, **data}, str(path))
 
 
 def schema() -> dict[str, Any]:

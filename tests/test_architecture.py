@@ -7,7 +7,7 @@ import cheetah_xr
 
 PACKAGE = Path(cheetah_xr.__file__).parent
 LAYERS = (
-    {"_version", "dims"},
+    {"_version", "dims", "errors"},
     {"specs"},
     {"terms"},
     {"ledger"},
@@ -23,7 +23,7 @@ LAYERS = (
     {"tile"},
     {"engine"},
     {"analysis", "blocks"},
-    {"breakdown", "operations"},
+    {"by_kernel", "by_operation", "accessor"},
     {"api"},
     {"reductions", "memory"},
     {"sweep"},

@@ -4,7 +4,7 @@ import pytest
 from refusal import refused
 
 import cheetah_xr as cx
-from cheetah_xr.specs.huggingface.modules import CLASSES
+from cheetah_xr.specs.huggingface.modules import CLASSES, layout
 from cheetah_xr.specs.huggingface.quantization import PRECISIONS, default_precision
 
 BLOCKS = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
@@ -268,7 +268,7 @@ LAYOUTS = {
 
 @pytest.mark.parametrize(("model", "dense", "shared"), LAYOUTS.values(), ids=LAYOUTS)
 def test_layers_of_every_class(model, dense, shared):
-    found = cx.specs.huggingface.modules.layout({"num_hidden_layers": 48, **model}, "here").layers
+    found = layout({"num_hidden_layers": 48, **model}, "here").layers
     assert [len(found[kind]) for kind in CLASSES] == [48, dense, 48 - dense, shared]
 
 

@@ -14,7 +14,6 @@ from .pareto import pareto, pareto_mask
 from .regimes import max_batch, regimes
 
 
-@xr.register_dataset_accessor("cheetah")  # type: ignore[no-untyped-call]
 class Cheetah:
     """Analysis of one result; every method is the function of :mod:`cheetah_xr.analysis` of its name.
 

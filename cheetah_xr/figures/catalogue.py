@@ -1,5 +1,10 @@
 """Every figure and table by name, in the order of the gallery: name -> module that has ``data`` and ``draw``."""
 
+import difflib
+from collections.abc import Sequence
+
+from ..errors import SpecError
+
 SEED_1_FIGURES = {
     "decode-tps": "decode_tps",
     "roofline": "roofline",
@@ -62,3 +67,24 @@ SEED_3_TABLES = {
 FIGURES: dict[str, str] = SEED_1_FIGURES | SEED_2_FIGURES | SEED_3_FIGURES | BEYOND_FIGURES
 
 TABLES: dict[str, str] = SEED_1_TABLES | SEED_2_TABLES | SEED_3_TABLES
+
+
+def names() -> list[str]:
+    """Names of all figures and tables, in the order of the gallery."""
+    return [*FIGURES, *TABLES]
+
+
+def chosen(wanted: Sequence[str]) -> list[str]:
+    """Check names; none is all.
+
+    Raises
+    ------
+    SpecError
+        For a name that is not known.
+    """
+    unknown = [name for name in wanted if name not in names()]
+    if unknown:
+        close = difflib.get_close_matches(unknown[0], names(), n=3)
+        hint = f"did you mean {', '.join(close)}? " if close else ""
+        raise SpecError(f"figures: unknown {', '.join(unknown)}; {hint}known: {', '.join(names())}")
+    return [name for name in names() if not wanted or name in wanted]

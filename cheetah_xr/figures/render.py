@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import html
 import importlib
 import inspect
@@ -18,7 +17,7 @@ import xarray as xr
 
 from .._version import __version__ as version
 from ..specs import SpecError, load_gpu, load_model
-from .catalogue import FIGURES, TABLES
+from .catalogue import FIGURES, TABLES, chosen, names
 from .common import caption
 from .style import RC
 
@@ -42,27 +41,6 @@ class LeftOut:
 
     name: str
     reason: str
-
-
-def names() -> list[str]:
-    """Names of all figures and tables, in the order of the gallery."""
-    return [*FIGURES, *TABLES]
-
-
-def chosen(wanted: Sequence[str]) -> list[str]:
-    """Check names; none is all.
-
-    Raises
-    ------
-    SpecError
-        For a name that is not known.
-    """
-    unknown = [name for name in wanted if name not in names()]
-    if unknown:
-        close = difflib.get_close_matches(unknown[0], names(), n=3)
-        hint = f"did you mean {', '.join(close)}? " if close else ""
-        raise SpecError(f"figures: unknown {', '.join(unknown)}; {hint}known: {', '.join(names())}")
-    return [name for name in names() if not wanted or name in wanted]
 
 
 def figure_module(name: str) -> Any:

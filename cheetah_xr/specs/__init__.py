@@ -1,5 +1,6 @@
 """Specs: frozen records of models, accelerators, precisions, efficiencies and options, and where to find them."""
 
+from ..errors import SpecError
 from .catalogue import (
     AnyModel,
     catalogue_root,
@@ -21,7 +22,7 @@ from .layers import OWN_WIDTHS, RECURRENT, LayerGroup
 from .model import GROUP_NUMBERS, LumpedModel, Model
 from .options import Options
 from .precision import GEMM_CLASSES, WEIGHT_CLASSES, Precision
-from .record import Frozen, Record, SpecError, allowed_keys, explain, read_yaml, to_record
+from .record import Frozen, Record, allowed_keys, explain, read_yaml, to_record
 
 __all__ = [
     "COLLECTIVES",

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ..errors import SpecError
 from .efficiency import Efficiency
 from .gpu import Gpu
 from .huggingface import model_fields
@@ -17,7 +18,7 @@ from .huggingface.hub import PREFIX, fetch_config, fetch_quantisation, is_hub_na
 from .huggingface.quantization import BESIDE
 from .model import LumpedModel, Model
 from .precision import Precision
-from .record import MAX_FILE_BYTES, Record, SpecError, read_yaml, to_record
+from .record import MAX_FILE_BYTES, Record, read_yaml, to_record
 
 T = TypeVar("T", bound=Record)
 Source = str | Path | Mapping[str, Any]

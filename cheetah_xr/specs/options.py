@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from ..errors import SpecError
 from .catalogue import load_model
 from .model import LumpedModel, Model
-from .record import Frozen, SpecError
+from .record import Frozen
 
 Overlap = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]

@@ -14,12 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from ..errors import SpecError
+
 MAX_FILE_BYTES = 4_000_000
 """A spec or sweep file larger than this is refused before it is parsed."""
-
-
-class SpecError(ValueError):
-    """A spec, sweep file or argument that cannot be used; the message names file, key, value and what is allowed."""
 
 
 T = TypeVar("T", bound="Frozen")

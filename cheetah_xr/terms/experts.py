@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import betainc
 
 from . import Num
 
@@ -23,6 +22,8 @@ def distinct_busiest(slots_per_rank: Num, unused: Num, ep: Num) -> Num:
 
     The mean of the maximum of `ep` binomials: the sum over j of 1 - BinomCDF(j)^ep.
     """
+    from scipy.special import betainc  # only this option needs it, and it takes long to import
+
     total = 0.0 * unused
     for j in range(int(np.max(slots_per_rank))):
         cdf = betainc(np.maximum(slots_per_rank - j, 1), j + 1.0, unused)

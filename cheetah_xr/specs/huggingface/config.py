@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..record import SpecError
+from ...errors import SpecError
 
 NOT_STRUCTURAL = {
     # names and bookkeeping

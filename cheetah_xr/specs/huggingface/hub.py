@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ..record import SpecError
+from ...errors import SpecError
 from .quantization import BESIDE
 
 PREFIX = "hf:"

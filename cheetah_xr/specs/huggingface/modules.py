@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..record import SpecError
+from ...errors import SpecError
 from .config import MAX_LAYERS
 
 CLASSES = ("attention", "dense_mlp", "experts", "shared_experts")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..record import SpecError
+from ...errors import SpecError
 from .modules import CLASSES, layout, left_out
 
 PLAIN = {None: "bf16", "bfloat16": "bf16", "float16": "fp16"}

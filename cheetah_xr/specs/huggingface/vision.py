@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..record import SpecError
+from ...errors import SpecError
 from .towers import HARMLESS, TOWERS, Parts, Tower
 
 OUTPUT_WIDTHS = ("out_hidden_size", "text_hidden_size", "projection_dim", "top.projector_hidden_size")
