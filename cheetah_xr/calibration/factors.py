@@ -1,0 +1,146 @@
+"""The factors a fit may change: what each stands for, and what is known of it before any serving measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..specs import Efficiency, load_efficiency
+
+Array = NDArray[Any]
+
+GEMMS = ("attn_proj", "dense_mlp", "shared_experts", "router", "lm_head")
+ATTENTION = ("attn_core", "indexer")
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One number of a factor set: the fields it is the value of, and its prior, log-normal and below `most`."""
+
+    name: str
+    fields: tuple[str, ...]
+    median: float
+    spread: float
+    most: float
+    source: str
+
+
+def _share(name: str, fields: tuple[str, ...], median: float, spread: float, source: str) -> Factor:
+    return Factor(name, fields, median, spread, 1.0, source)
+
+
+def _time(name: str, fields: tuple[str, ...], median: float, spread: float, source: str) -> Factor:
+    return Factor(name, fields, median, spread, 1e-3, source)
+
+
+KERNELS = "kernel tables of aiconfigurator-core 0.12.0"
+
+FACTORS = (
+    _share(
+        "memory_gemm",
+        (*(f"memory_{k}" for k in GEMMS), "memory_embedding"),
+        0.75,
+        0.2,
+        f"{KERNELS}: dense GEMM of up to 256 tokens, 0.67 to 0.85",
+    ),
+    _share(
+        "memory_attention",
+        tuple(f"memory_{k}" for k in ATTENTION),
+        0.85,
+        0.2,
+        f"{KERNELS}: attention of decode, 0.76 to 0.92",
+    ),
+    _share("memory_experts", ("memory_routed_experts",), 0.8, 0.3, f"{KERNELS}: MoE of up to 256 tokens, 0.62 to 0.95"),
+    _share(
+        "memory_experts_w4",
+        ("memory_routed_experts_w4",),
+        0.7,
+        0.4,
+        "no kernel table: as the other experts, less for unpacking",
+    ),
+    _share(
+        "compute_gemm",
+        tuple(f"compute_{k}" for k in GEMMS),
+        0.65,
+        0.3,
+        f"{KERNELS}: bf16 GEMM of 1024 and more tokens, 0.64 to 0.79",
+    ),
+    _share(
+        "compute_attention",
+        tuple(f"compute_{k}" for k in ATTENTION),
+        0.5,
+        0.4,
+        f"{KERNELS}: causal prefill, 0.45 to 0.63",
+    ),
+    _share(
+        "compute_experts", ("compute_routed_experts",), 0.35, 0.8, f"{KERNELS}: MoE of 2048 and more tokens, 0.13 to 0.7"
+    ),
+    _time(
+        "latency", tuple(f"latency_{c}" for c in COLLECTIVES), 6e-6, 1.0, f"{KERNELS}: all-reduce 3 to 8 us, NCCL to 27"
+    ),
+    _time("launch_gemm", ("launch_gemm",), 4e-6, 0.9, f"{KERNELS}: bf16 GEMM 3 to 4 us, quantised 6 to 15"),
+    _time("launch_attention", ("launch_attn_core",), 8e-6, 0.9, f"{KERNELS}: attention of decode 10 to 17 us"),
+    _time(
+        "launch_experts", ("launch_routed_experts",), 12e-6, 0.9, f"{KERNELS}: MoE 17 to 45 us in two launches and more"
+    ),
+    _time("launch_experts_fp4", ("launch_routed_experts_fp4",), 8e-6, 1.2, f"{KERNELS}: as launch_experts"),
+    _time("launch_experts_w4", ("launch_routed_experts_w4",), 15e-6, 1.2, f"{KERNELS}: as launch_experts"),
+    _time("tau_batch", ("tau_batch",), 5e-6, 1.8, "scheduling and sampling of one request; no measurement apart"),
+)
+"""What is fitted for each engine: 14 numbers."""
+
+KNOWN: dict[str, float] = {
+    **{f"link_{c}": 0.6 for c in COLLECTIVES},
+    **{f"nic_{c}": 0.8 for c in COLLECTIVES},
+    "compute_fp8": 0.75,
+    "compute_fp4": 0.55,
+}
+"""Fields that kernel tables say well enough, the same for every engine: link shares of all-reduce 0.48 to 0.78 and of
+all-to-all 0.34 to 0.6; DeepEP over NICs 39 to 46 of 50 GB/s; GEMMs of 1024 and more tokens 0.53 of the fp8 and 0.38 of
+the fp4 peak, over 0.70 of the bf16 one."""
+
+NAMES = tuple(factor.name for factor in FACTORS)
+
+
+def base_values() -> dict[str, float]:
+    """Every numeric field before the factors: those of ``ideal``, and :data:`KNOWN`."""
+    ideal = load_efficiency("ideal")
+    found = {name: getattr(ideal, name) for name in Efficiency.numeric_fields()}
+    return {name: 1.0 if value is None else float(value) for name, value in found.items()} | KNOWN
+
+
+def fields_of(points: Array, base: Mapping[str, float] | None = None) -> dict[str, Array]:
+    """Fields of the efficiency record for sets of factors.
+
+    Parameters
+    ----------
+    points
+        Logarithms of :data:`FACTORS`, (sets, factors).
+    base
+        Fields that no factor sets.
+
+    Returns
+    -------
+    dict
+        Every numeric field, (sets,).
+    """
+    points = np.atleast_2d(points)
+    values = {name: np.full(len(points), value) for name, value in (base or base_values()).items()}
+    for place, factor in enumerate(FACTORS):
+        values |= dict.fromkeys(factor.fields, np.exp(points[:, place]))
+    return values
+
+
+def log_prior(points: Array) -> Array:
+    """Logarithm of the prior density of logarithms of factors, up to a constant; -inf above a factor's most."""
+    points = np.atleast_2d(points)
+    median = np.log([factor.median for factor in FACTORS])
+    spread = np.array([factor.spread for factor in FACTORS])
+    most = np.log([factor.most for factor in FACTORS])
+    found = -0.5 * np.sum(((points - median) / spread) ** 2, axis=1)
+    return np.where(np.all(points <= most, axis=1), found, -np.inf)

@@ -1,0 +1,127 @@
+"""From measured times to factors: the most probable set, and the sets that are about as probable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from .factors import FACTORS, fields_of, log_prior
+from .problem import Problem
+
+Array = NDArray[Any]
+
+TAIL = 3.0
+"""Degrees of freedom of the errors' Student distribution: few, so that a row far off pulls little."""
+
+SCALE = 0.08
+"""Scale of relative errors while the most probable set is looked for; it is sampled with the factors later."""
+
+MOST_OF_ONE = 30.0
+"""A configuration counts as at most so many rows: its rows share what is particular to it."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Log-probability of factors given measured rows, for many sets at once."""
+
+    problem: Problem
+    weight: Array
+    base: dict[str, float] | None = None
+
+    def errors(self, points: Array) -> Array:
+        """ln(predicted/measured), (rows, sets)."""
+        seconds = self.problem.seconds(fields_of(points, self.base))
+        return np.asarray(np.log(seconds / self.problem.measured[:, None]))
+
+    def log_likelihood(self, points: Array, scale: Array) -> Array:
+        """Sum over rows of the log-density of errors, up to a constant, (sets,)."""
+        z = self.errors(points) / scale
+        density = -0.5 * (TAIL + 1) * np.log1p(z**2 / TAIL) - np.log(scale)
+        return np.asarray(self.weight @ density)
+
+    def log_probability(self, points: Array) -> Array:
+        """Of factors and, last, the logarithm of the errors' scale: (sets, factors + 1) -> (sets,)."""
+        points = np.atleast_2d(points)
+        factors, log_scale = points[:, :-1], points[:, -1]
+        found = log_prior(factors) - 0.5 * ((log_scale - np.log(SCALE)) / 0.7) ** 2
+        inside = np.flatnonzero(np.isfinite(found))
+        if len(inside):
+            found[inside] += self.log_likelihood(factors[inside], np.exp(log_scale[inside]))
+        return found
+
+
+def make_target(problem: Problem, configurations: pd.Series[str], base: dict[str, float] | None = None) -> Target:
+    """The target of a problem; `configurations` labels its rows, in their order."""
+    size = configurations.map(configurations.value_counts()).to_numpy(float)
+    return Target(problem, np.minimum(1.0, MOST_OF_ONE / size), base)
+
+
+def search(target: Target, trials: int, seed: int, told: Callable[[int], None] | None = None) -> Array:
+    """Starting point of the fit by Bayesian optimisation (tree-structured Parzen estimator) over the priors.
+
+    Parameters
+    ----------
+    target
+        What is maximised, at the scale :data:`SCALE`.
+    trials
+        Sets of factors tried.
+    seed
+        Of the sampler.
+    told
+        Called with the number of trials done.
+
+    Returns
+    -------
+    numpy.ndarray
+        Logarithms of the factors of the best trial.
+    """
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=max(10, trials // 4))
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    study.enqueue_trial({factor.name: np.log(factor.median) for factor in FACTORS})
+
+    def one(trial: optuna.Trial) -> float:
+        point = np.array([trial.suggest_float(factor.name, *_range(factor)) for factor in FACTORS])
+        return float(target.log_probability(np.append(point, np.log(SCALE)))[0])
+
+    for number in range(trials):
+        study.optimize(one, n_trials=1)
+        if told:
+            told(number + 1)
+    return np.array([study.best_params[factor.name] for factor in FACTORS])
+
+
+def _range(factor: Any) -> tuple[float, float]:
+    middle = np.log(factor.median)
+    return middle - 2 * factor.spread, min(middle + 2 * factor.spread, np.log(factor.most))
+
+
+def polish(target: Target, start: Array) -> Array:
+    """The most probable set near a starting point: least squares of the robust residuals and the prior's."""
+    median = np.log([factor.median for factor in FACTORS])
+    spread = np.array([factor.spread for factor in FACTORS])
+    most = np.log([factor.most for factor in FACTORS])
+
+    def residuals(points: Array) -> Array:
+        z = target.errors(points) / SCALE
+        # Half the sum of squares is minus the log-density of a Student distribution, up to a constant.
+        robust = np.sign(z) * np.sqrt((TAIL + 1) * np.log1p(z**2 / TAIL) * target.weight[:, None])
+        return np.concatenate([robust, ((points - median) / spread).T])
+
+    def jacobian(point: Array) -> Array:
+        step = 1e-5
+        around = residuals(np.concatenate([point + step * np.eye(len(point)), point - step * np.eye(len(point))]))
+        return (around[:, : len(point)] - around[:, len(point) :]) / (2 * step)
+
+    bounds = (np.full(len(most), -np.inf), most)
+    inside = np.minimum(start, most - 1e-3)
+    found = least_squares(lambda p: residuals(p[None])[:, 0], inside, jacobian, bounds=bounds, max_nfev=100)
+    return np.asarray(found.x)

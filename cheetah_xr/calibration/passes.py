@@ -1,0 +1,303 @@
+"""Many passes as flat tables of kernels and collectives, timed for many sets of factors at once.
+
+The same ledger the engine prices: where the engine lets axes of factors broadcast against the grid, a fit needs a few
+thousand unrelated points for thousands of factor sets. A test holds both to the same seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..accounting import priced
+from ..ledger import Collective
+from ..rates import by_kernel, compute_class, is_zero
+from ..specs import LAUNCHED, Efficiency, Precision
+from ..terms import collectives
+from ..tile import Case
+
+Array = NDArray[Any]
+Factors = Mapping[str, Array]
+"""Field of the efficiency record -> its value in every set."""
+
+NEUTRAL = "1"
+"""Name of a factor that is always 1."""
+
+FOLLOWS = {
+    "memory_routed_experts_w4": "memory_routed_experts",
+    "launch_routed_experts_fp4": "launch_routed_experts",
+    "launch_routed_experts_w4": "launch_routed_experts",
+}
+"""Field that may be None -> the field whose value it has then."""
+
+QUANTISED = {"attn_proj": "attention", "dense_mlp": "dense_mlp", "shared_experts": "shared_experts"} | {
+    "routed_experts": "experts"
+}
+"""Kernel whose compute efficiency depends on the compute type -> its class in a precision."""
+
+
+def names_of(kernel: str, precision: Precision) -> tuple[str, str, str, str]:
+    """Fields that say what a kernel achieves: of memory, of compute, that of its number type, of one launch."""
+    memory = f"memory_{kernel}"
+    compute = NEUTRAL if kernel == "embedding" else f"compute_{kernel}"
+    kind = getattr(precision, f"{QUANTISED[kernel]}_compute") if kernel in QUANTISED else ""
+    relative = f"compute_{kind}" if kind in ("fp8", "fp4") else NEUTRAL
+    launch = LAUNCHED.get(kernel, "")
+    if kernel == "routed_experts" and precision.experts_weight_bytes < 1:
+        if kind in ("fp8", "fp4"):
+            launch += "_fp4"
+        elif kind in ("bf16", "fp16"):
+            memory, launch = memory + "_w4", launch + "_w4"
+    return memory, compute, relative, launch
+
+
+@dataclass(frozen=True)
+class PassTable:
+    """Kernels, collectives and launches of passes, each with the number of its row (ascending).
+
+    Seconds are those at peak rates; names are fields of the efficiency record.
+    """
+
+    n_rows: int
+    kernel_row: Array
+    memory: Array
+    memory_name: Array
+    compute: Array
+    compute_name: Array
+    relative_name: Array
+    launch_row: Array
+    launches: Array
+    launch_name: Array
+    sent_row: Array
+    link: Array
+    nic: Array
+    used: Array
+    messages: Array
+    kind: Array
+    layers: Array
+    passes: Array
+    batch: Array
+
+    def seconds(self, factors: Factors) -> Array:
+        """Seconds of every pass.
+
+        Parameters
+        ----------
+        factors
+            Value of every numeric field of the efficiency record, each of shape (sets,).
+
+        Returns
+        -------
+        numpy.ndarray
+            Shape (rows, sets).
+        """
+        sets = len(next(iter(factors.values())))
+        known = dict(factors) | {NEUTRAL: np.ones(sets)}
+        memory = self.memory[:, None] / _taken(known, self.memory_name)
+        achieved = _taken(known, self.compute_name) * _taken(known, self.relative_name)
+        total = _by_row(np.maximum(memory, self.compute[:, None] / achieved), self.kernel_row, self.n_rows)
+        total += _by_row(self.launches[:, None] * _taken(known, self.launch_name), self.launch_row, self.n_rows)
+        sent = np.maximum(
+            self.link[:, None] / _taken(known, self.kind, "link_"), self.nic[:, None] / _taken(known, self.kind, "nic_")
+        )
+        sent += self.used[:, None] * _taken(known, self.kind, "latency_")
+        sent += self.messages[:, None] * known["latency_message"]
+        total += _by_row(sent, self.sent_row, self.n_rows)
+        total += self.layers[:, None] * known["tau_layer"] + self.passes[:, None] * known["tau_global"]
+        return np.asarray(total + self.batch[:, None] * known["tau_batch"])
+
+    def only(self, rows: Array) -> PassTable:
+        """The passes of some rows, in the order given."""
+        place = np.full(self.n_rows, -1)
+        place[rows] = np.arange(len(rows))
+        found: dict[str, Any] = {"n_rows": len(rows)}
+        for key, columns in ENTRIES.items():
+            new = place[getattr(self, key)]
+            order = np.argsort(new, kind="stable")
+            order = order[new[order] >= 0]
+            found[key] = new[order]
+            found |= {name: getattr(self, name)[order] for name in columns}
+        return PassTable(**found, **{name: getattr(self, name)[rows] for name in PER_ROW})
+
+
+ENTRIES = {
+    "kernel_row": ("memory", "memory_name", "compute", "compute_name", "relative_name"),
+    "launch_row": ("launches", "launch_name"),
+    "sent_row": ("link", "nic", "used", "messages", "kind"),
+}
+"""Rows of a kind of entries -> the columns of its entries."""
+
+PER_ROW = ("layers", "passes", "batch")
+
+
+def without_batch(table: PassTable) -> PassTable:
+    """The same passes without what the CPU does for every request: it prepares prompts once, not in every pass."""
+    return replace(table, batch=np.zeros(table.n_rows))
+
+
+def _taken(known: Factors, names: Array, start: str = "") -> Array:
+    """Factors of every entry, (entries, sets)."""
+    used, place = np.unique(names, return_inverse=True)
+    if not len(used):
+        return np.ones((0, len(next(iter(known.values())))))
+    return np.stack([known[start + str(name)] for name in used])[place]
+
+
+def _by_row(values: Array, rows: Array, n: int) -> Array:
+    """Sums of the entries of every row."""
+    total = np.zeros((n, values.shape[1]))
+    if len(rows):
+        starts = np.flatnonzero(np.diff(rows, prepend=-1))
+        total[rows[starts]] = np.add.reduceat(values, starts, axis=0)
+    return total
+
+
+def values_of(efficiency: Efficiency) -> dict[str, Array]:
+    """The numeric fields of a record as one set of factors, the fields that follow another filled in."""
+    found = {name: getattr(efficiency, name) for name in Efficiency.numeric_fields()}
+    return {name: np.array([float(value)]) for name, value in filled(found).items()}
+
+
+def filled(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields that default to another field's value, filled in."""
+    result = dict(found)
+    for name, other in FOLLOWS.items():
+        if result.get(name) is None:
+            result[name] = result[other]
+    return result
+
+
+class _Builder:
+    """Collects entries pass by pass."""
+
+    def __init__(self, n_rows: int) -> None:
+        self.n_rows = n_rows
+        self.kernels: list[tuple[Any, ...]] = []
+        self.launched: list[tuple[Any, ...]] = []
+        self.sent: list[tuple[Any, ...]] = []
+
+    def spread(self, value: Any) -> Array:
+        return np.array(np.broadcast_to(np.asarray(value, float).reshape(-1), (self.n_rows,)))
+
+    def kernel(self, case: Case, key: str, memory: Any, compute: Any) -> None:
+        fast = 1.0 if is_zero(compute) else case.rates.peak[compute_class(key)]
+        self.kernels.append(
+            (
+                self.spread(memory / case.rates.hbm_bandwidth),
+                self.spread(compute / fast),
+                *names_of(key, case.precision)[:3],
+            )
+        )
+
+    def launches(self, case: Case, key: str, times: Any) -> None:
+        name = names_of(key, case.precision)[3]
+        if name:
+            self.launched.append((self.spread(times), name))
+
+    def collective(self, case: Case, c: Collective, times: Any) -> None:
+        rates = case.rates
+        rate = collectives.link_rate(rates.link_bandwidth, rates.link_pairwise, c.members)
+        used = c.used * (c.ranks > 1) * times
+        work = case.scales[c.scale] * times
+        link, nic = c.link * work / rate, c.nic * work / rates.nic_bandwidth
+        self.sent.append(
+            (self.spread(link), self.spread(nic), self.spread(used), self.spread(c.messages * used), c.kind)
+        )
+
+    def table(self, layers: Any, passes: Any, batch: Any) -> PassTable:
+        n = self.n_rows
+
+        def rows(entries: list[tuple[Any, ...]]) -> Array:
+            return np.repeat(np.arange(n), len(entries))
+
+        def column(entries: list[tuple[Any, ...]], at: int) -> Array:
+            if not entries:
+                return np.zeros(0)
+            if isinstance(entries[0][at], str):
+                return np.tile(np.array([entry[at] for entry in entries]), n)
+            return np.stack([entry[at] for entry in entries], axis=1).reshape(-1)
+
+        return PassTable(
+            n,
+            rows(self.kernels),
+            *(column(self.kernels, at) for at in (0, 2, 1, 3, 4)),
+            rows(self.launched),
+            column(self.launched, 0),
+            column(self.launched, 1),
+            rows(self.sent),
+            *(column(self.sent, at) for at in (0, 1, 2, 3, 4)),
+            self.spread(layers),
+            self.spread(passes),
+            self.spread(batch),
+        )
+
+
+def compile_pass(case: Case, n_rows: int) -> PassTable:
+    """The pass of a case on one axis of `n_rows` rows, in series: no overlap, one maximum per kernel."""
+    made = _Builder(n_rows)
+    _add(made, case, scale=1.0, kernels=None)
+    return made.table(case.work.n_layers, case.work.n_passes, case.scales["whole"])
+
+
+APART = ("attn_core", "indexer")
+"""Kernels whose work belongs to one sequence: decoding requests add their own to a mixed pass."""
+
+
+def compile_mixed(prefill: Case, decode: Case, growth: Any, n_rows: int) -> PassTable:
+    """A pass over prompts that carries the decoding requests along (chunked prefill).
+
+    Parameters
+    ----------
+    prefill, decode
+        The passes of the prompts and of the decoding requests, on one axis of `n_rows` rows.
+    growth
+        Tokens of the mixed pass over those of the prompts: what linear kernels and collectives grow by.
+    """
+    made = _Builder(n_rows)
+    _add(made, prefill, scale=growth, kernels=None, without=("lm_head", "embedding"))
+    _add(made, decode, scale=1.0, kernels=(*APART, "lm_head", "embedding"))
+    return made.table(prefill.work.n_layers, prefill.work.n_passes, decode.scales["whole"])
+
+
+def _add(
+    made: _Builder,
+    case: Case,
+    scale: Any,
+    kernels: Iterable[str] | None,
+    without: Iterable[str] = (),
+) -> None:
+    """Add the parts of a pass; `scale` multiplies what grows with tokens, except in the kernels of :data:`APART`."""
+    for layer, times in priced(case.work, case.options):
+        if layer.part in without:
+            continue
+        for (key, _, of), work in by_kernel(layer.operations).items():
+            if kernels is not None and key not in kernels:
+                continue
+            n = case.scales[of] * times * (1.0 if key in APART else scale)
+            memory = work.weights * times + (work.rows + work.activations) * n + work.kv * case.scales[of] * times
+            made.kernel(case, key, memory, 0.0 if is_zero(work.flops) else work.flops * n)
+        if kernels is not None:
+            continue
+        for op in layer.operations:
+            if not is_zero(op.launches):
+                made.launches(case, op.kernel, op.launches * times)
+        for c in (*layer.exchange, *layer.rest):
+            made.collective(case, replace(c, link=c.link * scale, nic=c.nic * scale), times)
+
+
+def joined(tables: Iterable[PassTable]) -> PassTable:
+    """Tables one below the other."""
+    tables = list(tables)
+    starts = np.cumsum([0, *(table.n_rows for table in tables)])
+    found: dict[str, Any] = {"n_rows": int(starts[-1])}
+    for f in fields(PassTable):
+        if f.name != "n_rows":
+            parts = [getattr(table, f.name) for table in tables]
+            if f.name.endswith("_row"):
+                parts = [part + start for part, start in zip(parts, starts[:-1], strict=True)]
+            found[f.name] = np.concatenate([part for part in parts if len(part)] or parts)
+    return PassTable(**found)

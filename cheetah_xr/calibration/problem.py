@@ -1,0 +1,217 @@
+"""What is fitted: measured times beside their predictions for many sets of factors at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ..terms import serving
+from .passes import Factors, PassTable, compile_mixed, compile_pass, joined, without_batch
+from .rows import case_of_rows, sequences_that_fit
+
+Array = NDArray[Any]
+
+PROMPTS_FIRST = ("sglang",)
+"""Engines that give prompts passes of their own and serve them first; the others mix them with decoding requests."""
+
+CHUNK_TOKENS = 8192
+"""Tokens of prompts in one pass, the default of the three engines."""
+
+WAVE_TOKENS = 16384
+"""Tokens of prompts that start together where prompts go first (SGLang's max_prefill_tokens)."""
+
+POOL_SHARES = (0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
+"""Batches a decode pool is timed at, as shares of all requests; between them times are interpolated."""
+
+MODES = ("aggregated", "disaggregated", "prefill", "static")
+INSTANCE = {"tp": "tp", "dp": "dp", "ep": "ep"}
+POOL = {name: {d: f"{name}_{d}" for d in INSTANCE} for name in ("prefill", "decode")}
+
+
+class Part(Protocol):
+    """Rows of one mode."""
+
+    def seconds(self, factors: Factors) -> Array:
+        """Predicted times, (rows, sets)."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """Prompts and decoding requests on the same GPUs: mean time per output token."""
+
+    decode: PassTable
+    prompts: PassTable
+    per_step: Array
+    per_pass: Array
+    mixed: Array
+
+    def seconds(self, factors: Factors) -> Array:
+        """Predicted times, (rows, sets)."""
+        decode, other = self.decode.seconds(factors), self.prompts.seconds(factors)
+        rate, group = self.per_step[:, None], self.per_pass[:, None]
+        mixed = serving.tpot_mixed(decode, other, rate, group)
+        return np.where(self.mixed[:, None], mixed, serving.tpot_separate(decode, other, rate, group))
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """Pools of their own for prompts and decoding: mean time per output token."""
+
+    decode: tuple[PassTable, ...]
+    batches: Array
+    prefill: PassTable
+    prompts: Array
+    prefill_workers: Array
+    decode_workers: Array
+    concurrency: Array
+    osl: Array
+
+    def seconds(self, factors: Factors) -> Array:
+        """Predicted times, (rows, sets)."""
+        steps = np.stack([table.seconds(factors) for table in self.decode])
+        first = self.prefill.seconds(factors)
+        capacity = (self.prefill_workers * self.prompts)[:, None] / first
+
+        def step(n: Array) -> Array:
+            return _interpolated(np.log(n / self.decode_workers[:, None]), np.log(self.batches), steps)
+
+        n = serving.decoding_in_pool(self.concurrency[:, None], first, capacity, self.osl[:, None], step)
+        return step(np.maximum(n, 1e-9))
+
+
+def _interpolated(x: Array, grid: Array, values: Array) -> Array:
+    """Piecewise linear values at x (rows, sets), of values (points, rows, sets) on a grid (points, rows)."""
+    found = np.broadcast_to(values[0], x.shape).copy()
+    for k in range(len(grid) - 1):
+        a, b = grid[k][:, None], grid[k + 1][:, None]
+        share = np.clip((x - a) / np.where(b > a, b - a, 1.0), 0.0, 1.0)
+        found += np.where(b > a, share, 0.0) * (values[k + 1] - values[k])
+    return found
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch from start to end: its prefill, and a decode step for every further token."""
+
+    prefill: PassTable
+    decode: PassTable
+    steps: Array
+
+    def seconds(self, factors: Factors) -> Array:
+        """Predicted times, (rows, sets)."""
+        return self.prefill.seconds(factors) + self.steps[:, None] * self.decode.seconds(factors)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Measured rows and how they are predicted.
+
+    `rows` is the table of measurements in the order of the predictions, `measured` their seconds.
+    """
+
+    parts: tuple[Part, ...]
+    rows: pd.DataFrame
+    measured: Array
+
+    def seconds(self, factors: Factors) -> Array:
+        """Predicted times, (rows, sets)."""
+        return np.concatenate([part.seconds(factors) for part in self.parts])
+
+
+def make_problem(rows: pd.DataFrame) -> Problem:
+    """Passes of every row, counted once for all sets of factors.
+
+    Parameters
+    ----------
+    rows
+        Eligible rows of the table of measurements with modes of :data:`MODES`; rows without the time their mode is
+        judged by are left out.
+    """
+    column = {"aggregated": "tpot_s", "disaggregated": "tpot_s", "prefill": "ttft_s", "static": "elapsed_s"}
+    parts: list[Part] = []
+    kept, measured = [], []
+    for mode, build in (("aggregated", _served), ("disaggregated", _pooled), ("prefill", _batch), ("static", _batch)):
+        chosen = rows[(rows["mode"] == mode) & rows[column[mode]].notna()]
+        for group in _groups(chosen):
+            parts.append(build(group))
+            kept.append(group)
+            measured.append(group[column[mode]].to_numpy(float))
+    if not kept:
+        raise ValueError("no row has a time that can be predicted")
+    return Problem(tuple(parts), pd.concat(kept), np.concatenate(measured))
+
+
+def _groups(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    for _, group in rows.groupby(["model", "gpu", "precision"], sort=True):
+        yield group
+
+
+def _whole(values: Any) -> Array:
+    return np.maximum(1, np.round(np.asarray(values, float))).astype(int)
+
+
+def lengths(rows: pd.DataFrame) -> tuple[Array, Array]:
+    """Mean prompt and answer tokens of every row."""
+    share = rows["length_share"].to_numpy(float)
+    return rows["isl"].to_numpy(float) * share, rows["osl"].to_numpy(float) * share
+
+
+def _served(rows: pd.DataFrame) -> Served:
+    isl, osl = lengths(rows)
+    prompt, context = _whole(isl), _whole(isl + osl / 2)
+    dp, concurrency = rows["dp"].to_numpy(float), rows["concurrency"].to_numpy(float)
+    asked = case_of_rows(rows, "decode", INSTANCE, _whole(concurrency), context)
+    running = _whole(serving.running(concurrency, sequences_that_fit(asked, len(rows)), 1))
+    first = rows["engine"].isin(PROMPTS_FIRST).to_numpy()
+    waves = first & (rows["length_share"].to_numpy(float) == 1)
+    together = dp * np.maximum(1, WAVE_TOKENS / isl)
+    per_step = np.where(
+        waves,
+        serving.prompts_per_step_in_waves(running, together, osl),
+        serving.prompts_per_step(running, dp, osl),
+    )
+    per_pass = np.where(
+        waves, serving.prompts_in_budget(CHUNK_TOKENS, isl, dp), serving.prompts_per_pass(running, dp, osl)
+    )
+    decode = case_of_rows(rows, "decode", INSTANCE, running, context)
+    prefill = case_of_rows(rows, "prefill", INSTANCE, _whole(per_pass), prompt)
+    growth = serving.tokens_in_mixed_pass(running, per_pass, prompt)
+    apart = without_batch(compile_pass(prefill, len(rows)))
+    mixed = compile_mixed(prefill, decode, growth, len(rows))
+    prompts = joined(
+        [apart.only(np.flatnonzero(first)), mixed.only(np.flatnonzero(~first))]
+    ).only(np.argsort(np.argsort(~first, kind="stable"), kind="stable"))
+    return Served(compile_pass(decode, len(rows)), prompts, per_step, per_pass, ~first)
+
+
+def _pooled(rows: pd.DataFrame) -> Pooled:
+    isl, osl = lengths(rows)
+    concurrency = rows["concurrency"].to_numpy(float)
+    workers = {name: rows[f"{name}_workers"].to_numpy(float) for name in POOL}
+    context = _whole(isl + osl / 2)
+    each = concurrency / workers["decode"]
+    batches = np.stack([_whole(each * share) for share in POOL_SHARES])
+    decode = tuple(
+        compile_pass(case_of_rows(rows, "decode", POOL["decode"], batch, context), len(rows)) for batch in batches
+    )
+    prompts = serving.prompts_in_budget(CHUNK_TOKENS, isl, rows["prefill_dp"].to_numpy(float))
+    prefill = case_of_rows(rows, "prefill", POOL["prefill"], _whole(prompts), _whole(isl))
+    table = without_batch(compile_pass(prefill, len(rows)))
+    return Pooled(
+        decode, batches.astype(float), table, prompts, workers["prefill"], workers["decode"], concurrency, osl
+    )
+
+
+def _batch(rows: pd.DataFrame) -> Batch:
+    isl, osl = lengths(rows)
+    batch = _whole(rows["concurrency"])
+    steps = np.where(rows["mode"] == "static", osl - 1, 0.0)
+    prefill = case_of_rows(rows, "prefill", INSTANCE, batch, _whole(isl))
+    decode = case_of_rows(rows, "decode", INSTANCE, batch, _whole(isl + osl / 2))
+    n = len(rows)
+    return Batch(without_batch(compile_pass(prefill, n)), compile_pass(decode, n), steps)

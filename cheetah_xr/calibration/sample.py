@@ -1,0 +1,119 @@
+"""The sets of factors that are about as probable as the best: a posterior by ensemble Markov chains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from .factors import FACTORS, NAMES
+from .fit import SCALE, TAIL, Target
+
+Array = NDArray[Any]
+
+ENSEMBLES = 2
+"""Independent ensembles, so that agreement between them can be seen."""
+
+ERROR = "error_scale"
+"""The scale of relative errors, sampled with the factors."""
+
+
+def sample(
+    target: Target,
+    start: Array,
+    *,
+    walkers: int,
+    steps: int,
+    seed: int,
+    told: Callable[[int], None] | None = None,
+) -> xr.Dataset:
+    """Posterior of the factors and of the errors' scale.
+
+    Parameters
+    ----------
+    target
+        Measured rows and priors.
+    start
+        Logarithms of the factors the walkers start around.
+    walkers
+        Walkers of an ensemble, an even number of at least twice the factors.
+    steps
+        Steps of every walker; the first half is left out.
+    seed
+        Of starting points and moves.
+    told
+        Called with the number of steps done in all ensembles.
+
+    Returns
+    -------
+    xarray.Dataset
+        A variable per factor and ``error_scale`` on the dims ``chain`` (one per walker) and ``draw``.
+    """
+    import emcee
+
+    chains = []
+    for ensemble in range(ENSEMBLES):
+        generator = np.random.default_rng([seed, ensemble])
+        spread = 0.02 * generator.standard_normal((walkers, len(FACTORS) + 1))
+        most = np.log([factor.most for factor in FACTORS])
+        around = np.append(start, np.log(SCALE)) + spread
+        around[:, :-1] = np.minimum(around[:, :-1], most - 1e-3 * generator.random((walkers, len(FACTORS))))
+        moves = [(emcee.moves.DEMove(), 0.8), (emcee.moves.DESnookerMove(), 0.1), (emcee.moves.StretchMove(), 0.1)]
+        sampler = emcee.EnsembleSampler(
+            walkers, around.shape[1], target.log_probability, vectorize=True, moves=moves
+        )
+        sampler._random.seed(int(generator.integers(2**31)))
+        for number, _ in enumerate(sampler.sample(around, iterations=steps), start=1):
+            if told:
+                told(ensemble * steps + number)
+        chains.append(np.exp(sampler.get_chain(discard=steps // 2)))
+    joined = np.concatenate([chain.transpose(1, 0, 2) for chain in chains])
+    names = (*NAMES, ERROR)
+    found = xr.Dataset({name: (("chain", "draw"), joined[:, :, place]) for place, name in enumerate(names)})
+    return found.assign_coords(chain=np.arange(len(joined)), draw=np.arange(joined.shape[1]))
+
+
+def diagnostics(posterior: xr.Dataset) -> pd.DataFrame:
+    """r-hat (rank-normalised, split) and bulk effective sample size of every factor, by ArviZ."""
+    import arviz
+
+    rhat, ess = arviz.rhat(posterior), arviz.ess(posterior)
+    columns = {"r_hat": rhat, "effective_samples": ess}
+    return pd.DataFrame({label: {name: float(ds[name]) for name in posterior} for label, ds in columns.items()})
+
+
+def effective_factors(posterior: xr.Dataset) -> float:
+    """Factors the data decides rather than the prior: the sum of 1 - posterior variance over prior variance."""
+    decided = 0.0
+    for factor in FACTORS:
+        share = float(np.log(posterior[factor.name]).var()) / factor.spread**2
+        decided += max(0.0, 1.0 - share)
+    return decided
+
+
+def widened(posterior: xr.Dataset, n_configurations: int) -> float:
+    """What the errors' scale of unseen configurations is of that of fitted ones.
+
+    Fitting p numbers to n configurations makes their errors smaller than those of others by sqrt((n - p)/n): the
+    correction of the degrees of freedom, with the number of factors the data decides.
+
+    Raises
+    ------
+    ValueError
+        When there are no more configurations than factors decided.
+    """
+    decided = effective_factors(posterior)
+    if n_configurations <= decided:
+        raise ValueError(f"{n_configurations} configurations cannot decide {decided:.1f} factors")
+    return float(np.sqrt(n_configurations / (n_configurations - decided)))
+
+
+def multiples(n: int, dof: float = TAIL) -> Array:
+    """Equally probable multiples of the errors' scale: the middles of `n` slices of the Student distribution."""
+    from scipy import stats
+
+    return np.asarray(stats.t.ppf((np.arange(n) + 0.5) / n, dof))
