@@ -112,6 +112,23 @@ def test_mla_decode():
     assert found["bytes"] == 3 * ((1000 + 1) * 576 * 2 + 16 * (576 + 512) * 2)
 
 
+@pytest.mark.parametrize(
+    ("gpu", "source", "precision", "compute"),
+    [
+        ("h100-sxm", "default", "bf16-kv8", "bf16"),
+        ("b200-sxm", "default", "fp8-kv8", "fp8"),
+        ("b200-sxm", "trtllm_mla", "fp8-kv8", "fp8"),
+        ("b200-sxm", "triton", "bf16-kv8", "bf16"),
+    ],
+)
+def test_an_fp8_cache_is_multiplied_in_fp8_by_kernels_for_blackwell(gpu, source, precision, compute):
+    found = only(work.mla_decode(mla_row(gpu=gpu, kv_cache_dtype="fp8", kernel_source=source)))
+    assert (found["precision"], found["compute"]) == (precision, compute)
+    assert found["bytes"] == 3 * ((1000 + 1) * 576 + 16 * (576 + 512) * 2)
+    row = attention_row(gpu=gpu, kv_cache_dtype="fp8", kernel_source=source)
+    assert only(work.attention_decode(row))["compute"] == compute
+
+
 def test_mla_prefill():
     found = only(work.mla_prefill(mla_row(isl=4, step=0)))
     assert found["flops"] == 3 * 16 * 10 * 2 * (192 + 128)

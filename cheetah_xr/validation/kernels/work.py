@@ -24,6 +24,10 @@ ABSORBED_PREFILL = "flash_attention"
 """SGLang's kernel on Hopper times a prefill on the latent itself (collector/sglang/collect_mla.py)."""
 
 
+BLACKWELL_KERNELS = "trtllm|^torch_flow$|^default$"
+"""Names the engines give to attention kernels of TensorRT-LLM."""
+
+
 def _formats(labels: pd.Series[str], field: str) -> pd.Series[Any]:
     return labels.map({name: getattr(form, field) for name, form in FORMATS.items()})
 
@@ -69,8 +73,13 @@ def quantize(raw: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _attention(raw: pd.DataFrame, kernel: str, arithmetic: pd.Series[str], new: Any, seq_len: Any) -> dict[str, Any]:
+def _attention(raw: pd.DataFrame, kernel: str, label: pd.Series[str], new: Any, seq_len: Any) -> dict[str, Any]:
+    """Columns of every attention. TensorRT-LLM's kernels for Blackwell, which all three engines call, multiply an fp8
+    cache in fp8 whatever the label: some rows are faster than the peak of bf16 allows.
+    """
     narrow = raw["kv_cache_dtype"] != "bfloat16"
+    in_fp8 = narrow & ~raw["gpu"].str.startswith("h") & raw["kernel_source"].str.contains(BLACKWELL_KERNELS)
+    arithmetic = label.mask(in_fp8, "fp8")
     return {
         "kernel": kernel,
         **_common(raw),
@@ -142,7 +151,6 @@ def _latent(
     cache = (read + new) * (LATENT + ROPE) * raw["kv_cache_dtype"].map(ELEMENT_BYTES)
     activations = heads * new * (key + value) * (1 + rebuilt) * BF16
     pairs = terms.visible_pairs(new, seq_len - new)
-    # TensorRT-LLM and SGLang multiply an fp8 cache in fp8 in decode on Blackwell; the label says bf16, and so do we.
     return pd.DataFrame(
         {
             **_attention(raw, kernel, raw["mla_dtype"], new, seq_len),
