@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help sweep figures test lint bench mutants dist clean
+.PHONY: help sweep figures test lint bench peer-aiconfigurator mutants dist clean
 
 help:  ## Show the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
@@ -35,6 +35,22 @@ lint: $(READY)  ## Check style and types
 bench: $(READY)  ## Measure speed beside the memory floor and the scalar oracle
 	$(BIN)/python benchmarks/speed.py
 
+PEERS := outputs/peers
+AIC := .venv-aiconfigurator
+SETTINGS ?= benchmarks/peers/aiconfigurator_settings.csv
+
+$(AIC)/.ready: | $(READY)
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(AIC)
+	$(BIN)/uv pip install --quiet --python $(AIC)/bin/python aiconfigurator==0.12.0
+	@touch $@
+
+peer-aiconfigurator: $(READY) $(AIC)/.ready  ## Ask aiconfigurator 0.12.0 about every measured row and show its errors
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev,validation]'
+	@mkdir -p $(PEERS)
+	$(BIN)/python benchmarks/peers/compare.py questions $(PEERS)/questions.csv
+	$(AIC)/bin/python benchmarks/peers/aiconfigurator_rows.py $(SETTINGS) $(PEERS)/questions.csv $(PEERS)/aiconfigurator.csv
+	$(BIN)/python benchmarks/peers/compare.py report aiconfigurator=$(PEERS)/aiconfigurator.csv
+
 mutants: $(READY)  ## Show that one-token changes of the formulas fail the tests
 	$(BIN)/python tests/mutants.py
 
@@ -42,4 +58,4 @@ dist: $(READY)  ## Build wheel and source archive into dist/
 	$(BIN)/python -m build --installer uv
 
 clean:  ## Remove the environment and everything built
-	rm -rf $(VENV) dist build *.egg-info .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-* dist build *.egg-info .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
