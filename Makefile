@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help sweep figures test lint bench peer-aiconfigurator mutants dist clean
+.PHONY: help sweep figures test lint bench peer-aiconfigurator bench-peers mutants dist clean
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -35,21 +35,26 @@ lint: $(READY)  ## Check style and types
 bench: $(READY)  ## Measure speed beside the memory floor and the scalar oracle
 	$(BIN)/python benchmarks/speed.py
 
-PEERS := outputs/peers
-AIC := .venv-aiconfigurator
+# Other tools, each in an environment of its own; llm-analysis needs wheels that exist up to Python 3.11.
+TOOLS := aiconfigurator==0.12.0 genz-llm==0.0.16 llm-analysis==0.2.2
+ANSWERS := outputs/peers
 SETTINGS ?= benchmarks/peers/aiconfigurator_settings.csv
 
-$(AIC)/.ready: | $(READY)
-	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(AIC)
-	$(BIN)/uv pip install --quiet --python $(AIC)/bin/python aiconfigurator==0.12.0
+.venv-%/.ready: | $(READY)
+	$(BIN)/uv venv --quiet --clear --python 3.11 .venv-$*
+	$(BIN)/uv pip install --quiet --python .venv-$*/bin/python $(filter $*==%,$(TOOLS))
 	@touch $@
 
-peer-aiconfigurator: $(READY) $(AIC)/.ready  ## Ask aiconfigurator 0.12.0 about every measured row and show its errors
+peer-aiconfigurator: $(READY) .venv-aiconfigurator/.ready  ## Ask aiconfigurator 0.12.0 about every measured row and show its errors
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev,validation]'
-	@mkdir -p $(PEERS)
-	$(BIN)/python benchmarks/peers/compare.py questions $(PEERS)/questions.csv
-	$(AIC)/bin/python benchmarks/peers/aiconfigurator_rows.py $(SETTINGS) $(PEERS)/questions.csv $(PEERS)/aiconfigurator.csv
-	$(BIN)/python benchmarks/peers/compare.py report aiconfigurator=$(PEERS)/aiconfigurator.csv
+	@mkdir -p $(ANSWERS)
+	$(BIN)/python benchmarks/peers/compare.py questions $(ANSWERS)/questions.csv
+	.venv-aiconfigurator/bin/python benchmarks/peers/aiconfigurator_rows.py \
+		$(SETTINGS) $(ANSWERS)/questions.csv $(ANSWERS)/aiconfigurator.csv
+	$(BIN)/python benchmarks/peers/compare.py report aiconfigurator=$(ANSWERS)/aiconfigurator.csv
+
+bench-peers: $(READY) $(foreach tool,$(TOOLS),.venv-$(firstword $(subst ==, ,$(tool)))/.ready)  ## Measure points per second beside other tools
+	$(BIN)/python benchmarks/peers/points_per_second.py
 
 mutants: $(READY)  ## Show that one-token changes of the formulas fail the tests
 	$(BIN)/python tests/mutants.py

@@ -15,6 +15,7 @@ from cheetah_xr.validation import peers
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks" / "peers"))
 import aiconfigurator_rows as asking
+import timing
 
 PEERS = Path(asking.__file__).parent
 IDS = ["april-2025-10-29-16", "april-2025-10-29-32"]
@@ -223,3 +224,36 @@ def test_lookups_are_read_once_and_stay_the_same():
         assert package.get_version_slots("h100_sxm", "vllm", systems_paths="/data") == {"current": "h100_sxm"}
         assert package.get_supported_databases() == {}
     assert calls == [("h100_sxm", "vllm", ("/data",)), "supported"]
+
+
+# How peers are timed
+
+
+def test_every_round_asks_for_points_never_asked_before():
+    rounds = [timing.asked(5000, shift) for shift in range(timing.ROUNDS)]
+    assert [len(pairs) for pairs in rounds] == [5000] * timing.ROUNDS
+    assert len(set().union(*rounds)) == 5000 * timing.ROUNDS
+    assert len(set(timing.asked(10, 0))) == 10
+
+
+def test_a_peer_answers_every_point_at_every_degree_and_building_is_not_timed(monkeypatch):
+    """A clock that moves 1 ms per answer and 1 s per build: 1,000 points a second."""
+    clock = [0.0]
+    calls = []
+
+    def make(tp):
+        clock[0] += 1.0
+
+        def step(batch, length):
+            clock[0] += 1e-3
+            calls.append((tp, batch, length))
+            return 0.5
+
+        return step
+
+    monkeypatch.setattr(timing.time, "process_time", lambda: clock[0])
+    found = timing.measure(make, 10)
+    assert found["points_per_second"] == pytest.approx(1000)
+    assert (found["points"], found["sample_s"]) == (20, 0.5)
+    assert calls[0] == timing.SAMPLE
+    assert len(set(calls[1:])) == len(calls) - 1 == timing.ROUNDS * 20
