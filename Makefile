@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help sweep figures test lint bench mutants dist clean
+.PHONY: help sweep figures test lint bench peer-aiconfigurator bench-peers mutants dist clean
 
 help:  ## Show the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
@@ -36,6 +36,27 @@ bench: $(READY)  ## Measure imports beside xarray's, speed beside the memory flo
 	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/speed.py
 
+# Other tools, each in an environment of its own; llm-analysis needs wheels that exist up to Python 3.11.
+TOOLS := aiconfigurator==0.12.0 genz-llm==0.0.16 llm-analysis==0.2.2
+ANSWERS := outputs/peers
+SETTINGS ?= benchmarks/peers/aiconfigurator_settings.csv
+
+.venv-%/.ready: | $(READY)
+	$(BIN)/uv venv --quiet --clear --python 3.11 .venv-$*
+	$(BIN)/uv pip install --quiet --python .venv-$*/bin/python $(filter $*==%,$(TOOLS))
+	@touch $@
+
+peer-aiconfigurator: $(READY) .venv-aiconfigurator/.ready  ## Ask aiconfigurator 0.12.0 about every measured row and show its errors
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev,validation]'
+	@mkdir -p $(ANSWERS)
+	$(BIN)/python benchmarks/peers/compare.py questions $(ANSWERS)/questions.csv
+	.venv-aiconfigurator/bin/python benchmarks/peers/aiconfigurator_rows.py \
+		$(SETTINGS) $(ANSWERS)/questions.csv $(ANSWERS)/aiconfigurator.csv
+	$(BIN)/python benchmarks/peers/compare.py report aiconfigurator=$(ANSWERS)/aiconfigurator.csv
+
+bench-peers: $(READY) $(foreach tool,$(TOOLS),.venv-$(firstword $(subst ==, ,$(tool)))/.ready)  ## Measure points per second beside other tools
+	$(BIN)/python benchmarks/peers/points_per_second.py
+
 mutants: $(READY)  ## Show that one-token changes of the formulas fail the tests
 	$(BIN)/python tests/mutants.py
 
@@ -43,4 +64,4 @@ dist: $(READY)  ## Build wheel and source archive into dist/
 	$(BIN)/python -m build --installer uv
 
 clean:  ## Remove the environment and everything built
-	rm -rf $(VENV) dist build *.egg-info .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-* dist build *.egg-info .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
