@@ -90,7 +90,7 @@ FACTORS = (
     ),
     _time("launch_experts_fp4", ("launch_routed_experts_fp4",), 8e-6, 1.2, f"{KERNELS}: as launch_experts"),
     _time("launch_experts_w4", ("launch_routed_experts_w4",), 15e-6, 1.2, f"{KERNELS}: as launch_experts"),
-    _time("tau_batch", ("tau_batch",), 5e-6, 1.8, "scheduling and sampling of one request; no measurement apart"),
+    _time("tau_sequence", ("tau_sequence",), 5e-6, 1.8, "scheduling and sampling of one request; no measurement apart"),
 )
 """What is fitted for each engine: 14 numbers."""
 

@@ -24,8 +24,16 @@ Array = NDArray[Any]
 Factors = Mapping[str, Array]
 """Field of the efficiency record -> its value in every set."""
 
+BATCH = "tau_sequence"
+"""Paid for every sequence of an attention rank."""
+
 NEUTRAL = "1"
 """Name of a factor that is always 1."""
+
+FIELDS = (*Efficiency.numeric_fields(), NEUTRAL)
+"""What tables number the names of factors by."""
+
+KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 
 FOLLOWS = {
     "memory_routed_experts_w4": "memory_routed_experts",
@@ -59,7 +67,7 @@ def names_of(kernel: str, precision: Precision) -> tuple[str, str, str, str]:
 class PassTable:
     """Kernels, collectives and launches of passes, each with the number of its row (ascending).
 
-    Seconds are those at peak rates; names are fields of the efficiency record.
+    Seconds are those at peak rates; names are places in :data:`FIELDS`, kinds in :data:`KINDS`.
     """
 
     n_rows: int
@@ -96,19 +104,22 @@ class PassTable:
             Shape (rows, sets).
         """
         sets = len(next(iter(factors.values())))
-        known = dict(factors) | {NEUTRAL: np.ones(sets)}
-        memory = self.memory[:, None] / _taken(known, self.memory_name)
-        achieved = _taken(known, self.compute_name) * _taken(known, self.relative_name)
-        total = _by_row(np.maximum(memory, self.compute[:, None] / achieved), self.kernel_row, self.n_rows)
-        total += _by_row(self.launches[:, None] * _taken(known, self.launch_name), self.launch_row, self.n_rows)
-        sent = np.maximum(
-            self.link[:, None] / _taken(known, self.kind, "link_"), self.nic[:, None] / _taken(known, self.kind, "nic_")
+        values = np.stack([np.ones(sets) if name == NEUTRAL else factors[name] for name in FIELDS])
+        slowness = 1 / values
+        total = self.memory[:, None] * slowness[self.memory_name]
+        compute = self.compute[:, None] * slowness[self.compute_name]
+        compute *= slowness[self.relative_name]
+        result = _by_row(np.maximum(total, compute, out=total), self.kernel_row, self.n_rows)
+        result += _by_row(self.launches[:, None] * values[self.launch_name], self.launch_row, self.n_rows)
+        link, nic, latency = (
+            np.stack([factors[f"{start}_{kind}"] for kind in KINDS])[self.kind] for start in ("link", "nic", "latency")
         )
-        sent += self.used[:, None] * _taken(known, self.kind, "latency_")
-        sent += self.messages[:, None] * known["latency_message"]
-        total += _by_row(sent, self.sent_row, self.n_rows)
-        total += self.layers[:, None] * known["tau_layer"] + self.passes[:, None] * known["tau_global"]
-        return np.asarray(total + self.batch[:, None] * known["tau_batch"])
+        sent = np.maximum(self.link[:, None] / link, self.nic[:, None] / nic)
+        sent += self.used[:, None] * latency + self.messages[:, None] * factors["latency_message"]
+        result += _by_row(sent, self.sent_row, self.n_rows)
+        for count, name in ((self.layers, "tau_layer"), (self.passes, "tau_global"), (self.batch, BATCH)):
+            result += count[:, None] * factors[name]
+        return result
 
     def only(self, rows: Array) -> PassTable:
         """The passes of some rows, in the order given."""
@@ -137,14 +148,6 @@ PER_ROW = ("layers", "passes", "batch")
 def without_batch(table: PassTable) -> PassTable:
     """The same passes without what the CPU does for every request: it prepares prompts once, not in every pass."""
     return replace(table, batch=np.zeros(table.n_rows))
-
-
-def _taken(known: Factors, names: Array, start: str = "") -> Array:
-    """Factors of every entry, (entries, sets)."""
-    used, place = np.unique(names, return_inverse=True)
-    if not len(used):
-        return np.ones((0, len(next(iter(known.values())))))
-    return np.stack([known[start + str(name)] for name in used])[place]
 
 
 def _by_row(values: Array, rows: Array, n: int) -> Array:
@@ -189,14 +192,14 @@ class _Builder:
             (
                 self.spread(memory / case.rates.hbm_bandwidth),
                 self.spread(compute / fast),
-                *names_of(key, case.precision)[:3],
+                *(FIELDS.index(name) for name in names_of(key, case.precision)[:3]),
             )
         )
 
     def launches(self, case: Case, key: str, times: Any) -> None:
         name = names_of(key, case.precision)[3]
         if name:
-            self.launched.append((self.spread(times), name))
+            self.launched.append((self.spread(times), FIELDS.index(name)))
 
     def collective(self, case: Case, c: Collective, times: Any) -> None:
         rates = case.rates
@@ -205,7 +208,7 @@ class _Builder:
         work = case.scales[c.scale] * times
         link, nic = c.link * work / rate, c.nic * work / rates.nic_bandwidth
         self.sent.append(
-            (self.spread(link), self.spread(nic), self.spread(used), self.spread(c.messages * used), c.kind)
+            (self.spread(link), self.spread(nic), self.spread(used), self.spread(c.messages * used), KINDS.index(c.kind))
         )
 
     def table(self, layers: Any, passes: Any, batch: Any) -> PassTable:
@@ -216,8 +219,8 @@ class _Builder:
 
         def column(entries: list[tuple[Any, ...]], at: int) -> Array:
             if not entries:
-                return np.zeros(0)
-            if isinstance(entries[0][at], str):
+                return np.zeros(0, int)
+            if isinstance(entries[0][at], int):
                 return np.tile(np.array([entry[at] for entry in entries]), n)
             return np.stack([entry[at] for entry in entries], axis=1).reshape(-1)
 
