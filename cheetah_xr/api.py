@@ -220,8 +220,8 @@ def operations(
     -------
     xarray.Dataset
         Dim ``operation`` with coordinates ``kernel``, ``group`` and ``count`` (layers of that group, times
-        micro-batches): ``flops``, ``bytes_weights``, ``bytes_kv``, ``bytes_activations`` of one layer and micro-batch
-        on one GPU (seed 2, appendix A).
+        micro-batches): ``flops``, ``bytes_weights``, ``bytes_kv``, ``bytes_activations`` and kernel ``launches`` of one
+        layer and micro-batch on one GPU (seed 2, appendix A).
 
     Raises
     ------

@@ -18,7 +18,7 @@ def small_op(
     if options.small_ops == "none":
         return []
     amount = {"flops": flops} if options.small_ops == "flops" else {"activations": moves * b_act}
-    return [Operation(name, "small_ops", component=component, scale=scale, **amount)]
+    return [Operation(name, "small_ops", launches=0, component=component, scale=scale, **amount)]
 
 
 def rope(options: Options, precision: Precision, elements: Num) -> list[Operation]:
@@ -44,17 +44,26 @@ def widths(precision: Precision, options: Options) -> tuple[Num, Num]:
     return precision.attention_input_bytes * counted, precision.activation_bytes * counted
 
 
-def linear(name: str, precision: Precision, p: Pass, k: Num, n: Num, activations: Num) -> Operation:
+def linear(name: str, precision: Precision, p: Pass, k: Num, n: Num, activations: Num, launches: int = 1) -> Operation:
     """A projection of the new tokens with the attention class's bytes."""
     weights = k * n * precision.attention_weight_bytes
-    flops = gemm_flops(p.new, k, n)
-    return Operation(name, "attn_proj", flops=flops, weights=weights, activations=activations, resident=weights)
+    return Operation(
+        name,
+        "attn_proj",
+        flops=gemm_flops(p.new, k, n),
+        weights=weights,
+        activations=activations,
+        resident=weights,
+        launches=launches,
+    )
 
 
-def projection(name: str, precision: Precision, options: Options, p: Pass, k: Num, n: Num) -> Operation:
-    """A projection that is a GEMM of its own."""
+def projection(
+    name: str, precision: Precision, options: Options, p: Pass, k: Num, n: Num, launches: int = 1
+) -> Operation:
+    """A projection that reads its own input."""
     b_in, b_act = widths(precision, options)
-    return linear(name, precision, p, k, n, gemm_activations(p.new, k, n, b_in, b_act))
+    return linear(name, precision, p, k, n, gemm_activations(p.new, k, n, b_in, b_act), launches)
 
 
 def limits(m: Architecture, group: LayerGroup) -> dict[str, Num]:
@@ -99,12 +108,12 @@ def gqa(m: Architecture, group: LayerGroup, precision: Precision, options: Optio
     in_prefill = 0.0 if p.decode else p.new * b_act
     new_keys = 0.0 if group.kv_shared else k_width
     rotated = p.new * (q_width + new_keys) * m.rotary
-    # Q, K, V and the gate are one GEMM: its input is read once.
+    # Q, K, V and the gate are one GEMM: its input is read once, and it is launched once.
     beside_q = [("k_proj", k_width, not group.kv_shared), ("v_proj", v_width, not (group.kv_shared or group.k_eq_v))]
     beside_q += [("gate_proj", o_width, m.output_gate)]
     return [
         linear("q_proj", precision, p, d, q_width, gemm_activations(p.new, d, q_width, b_in, b_act)),
-        *(linear(name, precision, p, d, n, p.new * n * b_act) for name, n, given in beside_q if given),
+        *(linear(name, precision, p, d, n, p.new * n * b_act, launches=0) for name, n, given in beside_q if given),
         *rope(options, precision, rotated),
         Operation(
             "scores",
@@ -120,6 +129,7 @@ def gqa(m: Architecture, group: LayerGroup, precision: Precision, options: Optio
             flops=2 * v_dim * pairs,
             kv=moved * v_width * precision.kv_bytes,
             activations=p.new * o_width * b_act + in_prefill * v_width,
+            launches=0,
         ),
         *(gate(options, precision, p.new * o_width) if m.output_gate else []),
         projection("o_proj", precision, options, p, o_width, d),
@@ -132,8 +142,8 @@ def mla(m: Architecture, group: LayerGroup, precision: Precision, options: Optio
     q_width = heads * (m.qk_nope_head_dim + m.qk_rope_head_dim)
     down_width, v_width = latent + m.qk_rope_head_dim, heads * m.v_head_dim
 
-    def project(name: str, k: Num, n: Num) -> Operation:
-        return projection(name, precision, options, p, k, n)
+    def project(name: str, k: Num, n: Num, launches: int = 1) -> Operation:
+        return projection(name, precision, options, p, k, n, launches)
 
     query = (
         [project("q_down", d, m.q_lora_rank), project("q_up", m.q_lora_rank, q_width)]
@@ -143,7 +153,8 @@ def mla(m: Architecture, group: LayerGroup, precision: Precision, options: Optio
     up, core = _mla_core(m, group, precision, options, p)
     return [
         *query,
-        project("kv_down", d, down_width),
+        # Engines fuse the two steps down, which every rank does; whole heads of queries are split over ranks.
+        project("kv_down", d, down_width, launches=0 if has_query_latent(m) else 1),
         *up,
         *([project("gate_proj", d, v_width)] if m.output_gate else []),
         *rope(options, precision, p.new * m.qk_rope_head_dim * (heads + 1) * m.rotary),
@@ -182,7 +193,8 @@ def _mla_core(m: Architecture, group: LayerGroup, precision: Precision, options:
 def scaled(op: Operation, share: Num, prefix: str = "", resident: Num | None = None) -> Operation:
     """An operation done in a share of the cases; what is held does not change."""
     held = op.resident if resident is None else resident
-    amounts: dict[str, Num] = {name: getattr(op, name) * share for name in ("flops", "weights", "kv", "activations")}
+    shared = ("flops", "weights", "kv", "activations", "launches")
+    amounts: dict[str, Num] = {name: getattr(op, name) * share for name in shared}
     return replace(op, name=prefix + op.name, **amounts, resident=held)
 
 
@@ -216,7 +228,9 @@ def _absorbed(m: Architecture, group: LayerGroup, precision: Precision, options:
             Operation(
                 "scores", "attn_core", flops=2 * wide * pairs, kv=kv, activations=rows * wide * b_act + new_latents
             ),
-            Operation("attn_values", "attn_core", flops=2 * latent * pairs, activations=rows * latent * b_act),
+            Operation(
+                "attn_values", "attn_core", flops=2 * latent * pairs, activations=rows * latent * b_act, launches=0
+            ),
         ],
     )
 
@@ -243,6 +257,12 @@ def _expanded(m: Architecture, group: LayerGroup, precision: Precision, options:
         [up],
         [
             Operation("scores", "attn_core", flops=2 * qk_dim * pairs, kv=kv, activations=moved * qk_dim),
-            Operation("attn_values", "attn_core", flops=2 * m.v_head_dim * pairs, activations=moved * m.v_head_dim),
+            Operation(
+                "attn_values",
+                "attn_core",
+                flops=2 * m.v_head_dim * pairs,
+                activations=moved * m.v_head_dim,
+                launches=0,
+            ),
         ],
     )

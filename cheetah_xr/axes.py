@@ -178,6 +178,9 @@ def labelled_numbers(axes: Axes, given: Mapping[str, Labelled]) -> dict[str, Lab
         item = _labelled(f"scales: {key}", value, f"{name}_scale")
         if np.any(item.values <= 0):
             raise SpecError(f"scales: {key}: factors must be above 0, got {_short(value)}")
+        without = [r.name for r in given[record].values if getattr(r, name) is None]
+        if record == d.EFFICIENCY and without:  # None stands for another number, which has a factor of its own
+            raise SpecError(f"scales: {key}: {', '.join(without)} has no {name}")
         bases = {getattr(r, name) for r in given[record].values} - {None}
         for base, factor in itertools.product(sorted(bases), np.unique(item.values)):
             check_number(record, name, base * float(factor), f"scales: {key}: {base:g} x {factor:g}")

@@ -46,8 +46,9 @@ def operations_of(axes: Axes) -> xr.Dataset:
         "bytes_weights": [op.weights + op.rows * case.scales[op.scale] for _, op in layers],
         "bytes_kv": [op.kv * case.scales[op.scale] for _, op in layers],
         "bytes_activations": [op.activations * case.scales[op.scale] for _, op in layers],
+        "launches": [op.launches for _, op in layers],
     }
-    units = {name: "FLOP" if name == "flops" else "B" for name in columns}
+    units = dict.fromkeys(columns, "B") | {"flops": "FLOP", "launches": "1"}
     ds = xr.Dataset(
         {n: (OPERATION, np.array(v, dtype=np.float64), {"units": units[n]}) for n, v in columns.items()},
         coords={

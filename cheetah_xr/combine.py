@@ -293,7 +293,7 @@ class Planner:
         ]
 
     def overhead(self, values: Sequence[Num]) -> list[Stage]:
-        """CPU overheads; what is zero by definition takes no stage."""
+        """Launches and CPU overheads; what is zero by definition takes no stage."""
         times = [self.cast(value) for value in values if not is_zero(value)]
         return [Fixed(time, {"overhead": time}, int(time.size)) for time in times]
 

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from . import dims as d
 from .axes import TYPES, Axes, Labelled, check_phase, label, labelled_integers, labelled_numbers, labelled_records
+from .by_precision import efficiencies, peaks
 from .specs import (
     COMPUTE_TYPES,
-    GEMM_CLASSES,
     Efficiency,
     Options,
     Record,
@@ -42,7 +42,7 @@ FIELD_UNITS = {
     **dict.fromkeys(("memory_bytes", "reserve_bytes", "used_at_start_bytes"), "B"),
     "tdp": "W",
     "price_per_hour": "USD/h",
-    **{f: "s" for f in Efficiency.numeric_fields() if f.startswith(("latency", "tau"))},
+    **{f: "s" for f in Efficiency.numeric_fields() if f.startswith(("latency", "launch", "tau"))},
 }
 
 
@@ -161,7 +161,7 @@ def _resolve(
         scaled, _, name = key.rpartition(":")
         inputs[name] = align(item) * inputs[name] if scaled else align(item)
         roots[name.partition(".")[0]] += item.dims
-    inputs |= _peaks(given[d.PRECISION], inputs, order)
+    inputs |= peaks(given[d.PRECISION], inputs, order) | efficiencies(given[d.PRECISION], inputs, order)
     return Grid(
         dims=dims,
         order=order,
@@ -178,25 +178,6 @@ def _resolve(
 
 def _nan(value: Any) -> float:
     return np.nan if value is None else float(value)
-
-
-def _peaks(precisions: Labelled, inputs: Mapping[str, Array | float], order: tuple[str, ...]) -> dict[str, Any]:
-    """Peak of every class of kernels under every precision: the one of its compute type."""
-    peaks: dict[str, Any] = {"peak.small_ops": inputs["gpu.peak_bf16"]}
-    for name in (*GEMM_CLASSES, "attn_core", "indexer"):
-        columns = [inputs[f"gpu.peak_{getattr(p, f'{name}_compute')}"] for p in precisions.values]
-        if not precisions.dims:
-            peaks[f"peak.{name}"] = columns[0]
-            continue
-        axis = order.index(precisions.dims[0])
-        full = [np.reshape(c, (1,) * len(order)) if np.ndim(c) == 0 else np.asarray(c) for c in columns]
-        shared = np.broadcast_shapes(*(c.shape for c in full))
-        if shared[axis] > 1:  # precision shares its dim with the accelerator: take each label's own value
-            stacked = [np.take(np.broadcast_to(c, shared), [i], axis) for i, c in enumerate(full)]
-        else:
-            stacked = [np.broadcast_to(c, shared) for c in full]
-        peaks[f"peak.{name}"] = np.concatenate(stacked, axis)
-    return peaks
 
 
 def _coords(

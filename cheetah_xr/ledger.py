@@ -48,6 +48,7 @@ class Operation:
 
     `flops`, `rows`, `kv` and `activations` are per sequence of `scale`; `weights` is read once per micro-batch, however
     many sequences; `rows` are weight bytes looked up per sequence (the embedding). `resident` is what the GPU holds.
+    `launches` are the kernels started for it in one micro-batch, 0 where it is part of another operation's.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Operation:
     kv: Num = 0.0
     activations: Num = 0.0
     resident: Num = 0.0
+    launches: Num = 1
     scale: Scale = "rank"
     component: str = ""
 
@@ -166,7 +168,15 @@ class Pass:
 
 
 def replicated(
-    name: str, kernel: str, p: Pass, k: Num, n: Num, precision: Precision, options: Options, component: str = ""
+    name: str,
+    kernel: str,
+    p: Pass,
+    k: Num,
+    n: Num,
+    precision: Precision,
+    options: Options,
+    component: str = "",
+    launches: Num = 1,
 ) -> Operation:
     """A GEMM of the new tokens whose weights every tensor-parallel rank holds."""
     counted = options.activation_traffic == "gemm"
@@ -179,6 +189,7 @@ def replicated(
         weights=weights,
         activations=gemm_activations(p.new, k, n, b_in, b_act),
         resident=weights,
+        launches=launches,
         component=component,
     )
 

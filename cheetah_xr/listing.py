@@ -132,7 +132,8 @@ def efficiencies() -> Table:
     table = _table("efficiency", "numbers away from 1 and 0")
     for name in specs.list_efficiencies():
         e = specs.load_efficiency(name)
-        table.add_row(name, str(sum(getattr(e, f) not in (0.0, 1.0) for f in type(e).numeric_fields() if f != "name")))
+        away = sum(getattr(e, f) not in (None, 0.0, 1.0) for f in type(e).numeric_fields())
+        table.add_row(name, str(away))
     return table
 
 

@@ -39,7 +39,10 @@ def moe_operations(m: Architecture, precision: Precision, options: Options, p: P
     if has_shared(m):
         width, name = _width(options.shared_tp, p), "shared_experts"
         one = replace(p, new=p.new * some_shared(m))
-        shared = _gated_mlp("shared_", name, name, m, m.shared_intermediate, width, precision, options, one)
+        shared = [
+            replace(op, launches=op.launches * some_shared(m))
+            for op in _gated_mlp("shared_", name, name, m, m.shared_intermediate, width, precision, options, one)
+        ]
     before, after = _latent(m, precision, options, p)
     return [
         replicated("router", "router", p, m.hidden, m.n_experts, precision, options),
@@ -58,7 +61,17 @@ def _shared_gate(m: Architecture, precision: Precision, options: Options, p: Pas
     weights = m.hidden * precision.router_weight_bytes
     flops = gemm_flops(p.new, m.hidden, 1)
     written = p.new * precision.activation_bytes * (options.activation_traffic == "gemm")
-    return [Operation("shared_gate", "router", flops=flops, weights=weights, activations=written, resident=weights)]
+    return [
+        Operation(
+            "shared_gate",
+            "router",
+            flops=flops,
+            weights=weights,
+            activations=written,
+            resident=weights,
+            launches=0,
+        )
+    ]
 
 
 def _latent(m: Architecture, precision: Precision, options: Options, p: Pass) -> tuple[list[Operation], ...]:
@@ -113,12 +126,19 @@ def _gated_mlp(
     b_weight = getattr(precision, f"{weight_class}_weight_bytes")
     d, f, rows = m.hidden, intermediate / width, p.new * width / p.tp
 
-    def linear(name: str, k: Num, n: Num, activations: Num) -> Operation:
+    def linear(name: str, k: Num, n: Num, activations: Num, launches: int = 1) -> Operation:
         weights = k * n * b_weight
-        flops = gemm_flops(rows, k, n)
-        return Operation(prefix + name, kernel, flops=flops, weights=weights, activations=activations, resident=weights)
+        return Operation(
+            prefix + name,
+            kernel,
+            flops=gemm_flops(rows, k, n),
+            weights=weights,
+            activations=activations,
+            resident=weights,
+            launches=launches,
+        )
 
-    gate = [linear("gate_proj", d, f, rows * f * b_act)] if m.gated else []
+    gate = [linear("gate_proj", d, f, rows * f * b_act, launches=0)] if m.gated else []  # in up's GEMM
     flops, moves = small_ops.gating_flops(m.gated) * rows * f, small_ops.gating_moves(m.gated) * rows * f
     return [
         *gate,
@@ -143,7 +163,7 @@ def _routed(m: Architecture, precision: Precision, options: Options, p: Pass) ->
     rows = p.new * m.top_k / p.ep * options.imbalance
     d, f = expert_hidden(m), m.expert_intermediate / p.etp
 
-    def linear(name: str, k: Num, n: Num, activations: Num) -> Operation:
+    def linear(name: str, k: Num, n: Num, activations: Num, launches: int = 1) -> Operation:
         one = k * n * precision.experts_weight_bytes
         return Operation(
             name,
@@ -152,10 +172,11 @@ def _routed(m: Architecture, precision: Precision, options: Options, p: Pass) ->
             weights=distinct * one,
             activations=activations,
             resident=local * one,
+            launches=launches,
             scale="instance",
         )
 
-    gate = [linear("expert_gate_proj", d, f, rows * f * b_act)] if m.gated else []
+    gate = [linear("expert_gate_proj", d, f, rows * f * b_act, launches=0)] if m.gated else []
     flops, moves = small_ops.gating_flops(m.gated) * rows * f, small_ops.gating_moves(m.gated) * rows * f
     return [
         *gate,

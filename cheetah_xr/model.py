@@ -107,7 +107,7 @@ def block(
     if has_streams(m):
         mixed = 1.0 * (streams > 1)  # on an axis, one stream is none
         k, n = streams * m.hidden * mixed, (2 + streams) * streams * mixed
-        found.append(replicated("stream_mixing", "router", p, k, n, precision, options, component))
+        found.append(replicated("stream_mixing", "router", p, k, n, precision, options, component, launches=mixed))
     if norm:
         flops, moves = small_ops.NORM_FLOPS * elements, small_ops.NORM_MOVES * elements
         found += small_op(f"{component}_norm", options, b_act, flops, moves, component)
@@ -128,10 +128,11 @@ def embedding(m: Architecture, precision: Precision, p: Pass) -> LayerWork:
     """Look-up of the new tokens; sharded by tp in memory, as is a vision tower."""
     width = precision.embedding_weight_bytes
     table = m.vocab * m.hidden * width / p.tp
-    operations = [Operation("embedding", "embedding", rows=p.new * m.hidden * width, resident=table, scale="whole")]
+    rows = p.new * m.hidden * width
+    operations = [Operation("embedding", "embedding", rows=rows, resident=table, launches=0, scale="whole")]
     if not (isinstance(m.vision_parameters, int) and m.vision_parameters == 0):
         held = m.vision_parameters * width / p.tp
-        operations.append(Operation("vision_tower", "embedding", resident=held, scale="whole"))
+        operations.append(Operation("vision_tower", "embedding", resident=held, launches=0, scale="whole"))
     return LayerWork(1, tuple(operations), label="embedding", part="embedding")
 
 
@@ -150,6 +151,7 @@ def lm_head(m: Architecture, precision: Precision, options: Options, p: Pass) ->
         weights=weights,
         activations=gemm_activations(rows, m.hidden, columns, moved_in, moved_out),
         resident=0.0 if m.tie_embeddings else weights,
+        launches=0,
         scale="whole",
     )
     logits = tokens * m.vocab * precision.activation_bytes

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .ledger import WEIGHT_CLASS, Collective, LayerWork, Operation, Scale
-from .specs import Efficiency
+from .specs import LAUNCHED, Efficiency
 from .terms import Num, collectives
 from .terms.roofline import seconds
 
@@ -108,6 +108,16 @@ def kernel_seconds(layer: LayerWork, rates: Rates, efficiency: Efficiency, times
             kernel_time.compute = seconds(work.flops * times, rates.peak[compute_class(kernel)], factor)
         found.append(kernel_time)
     return found
+
+
+def launch_seconds(layer: LayerWork, efficiency: Efficiency, times: Num) -> Num:
+    """Seconds of the launches of `times` layers."""
+    found: Num = 0.0
+    for op in layer.operations:
+        each = getattr(efficiency, LAUNCHED[op.kernel]) if op.kernel in LAUNCHED else 0.0
+        if not (is_zero(each) or is_zero(op.launches)):
+            found = found + op.launches * each
+    return 0.0 if is_zero(found) else found * times
 
 
 def collective_seconds(

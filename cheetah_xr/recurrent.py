@@ -86,7 +86,15 @@ def _convolution(m: Architecture, w: Widths, precision: Precision, b_act: Num, p
     flops = 2 * p.new * w.channels * m.linear_conv
     moved = 2 * p.new * w.channels * b_act
     return [
-        Operation("convolution", "attn_proj", flops=flops, weights=weights, activations=moved, resident=weights),
+        Operation(
+            "convolution",
+            "attn_proj",
+            flops=flops,
+            weights=weights,
+            activations=moved,
+            resident=weights,
+            launches=0,
+        ),
     ]
 
 

@@ -20,20 +20,24 @@ def indexer(m: Architecture, group: LayerGroup, precision: Precision, options: O
         terms.visible_pairs(p.new, p.before) if p.decode or options.causal else terms.uncausal_pairs(p.new, p.cached)
     )
     head_weights = (
-        [_small("index_weights", m.index_heads, m, precision, options, p)] if group.attention == "mla" else []
+        [_small("index_weights", m.index_heads, m, precision, options, p, launches=0)]
+        if group.attention == "mla"
+        else []
     )
     cached = p.seq_len if p.decode else p.cached
     return [
         projection("index_q", precision, options, p, _query_width(m, group), m.index_heads * width),
-        linear("index_k", precision, p, d, width, gemm_activations(p.new, d, width, b_in, b_act)),
+        linear("index_k", precision, p, d, width, gemm_activations(p.new, d, width, b_in, b_act), launches=0),
         *head_weights,
         _index_scores(m, precision, p, pairs, cached + p.new, p.new, b_act),
     ]
 
 
-def _small(name: str, n: Num, m: Architecture, precision: Precision, options: Options, p: Pass) -> Operation:
+def _small(
+    name: str, n: Num, m: Architecture, precision: Precision, options: Options, p: Pass, launches: int = 1
+) -> Operation:
     """A projection that engines keep unquantised on every rank, like the router."""
-    return replicated(name, "router", p, m.hidden, n, precision, options, "attn")
+    return replicated(name, "router", p, m.hidden, n, precision, options, "attn", launches)
 
 
 def _query_width(m: Architecture, group: LayerGroup) -> Num:
@@ -54,8 +58,8 @@ def compressed(m: Architecture, group: LayerGroup, precision: Precision, options
     d, heads, width = m.hidden, m.n_heads / p.tp, m.head_dim
     _, b_act = widths(precision, options)
 
-    def project(name: str, k: Num, n: Num) -> Operation:
-        return projection(name, precision, options, p, k, n)
+    def project(name: str, k: Num, n: Num, launches: int = 1) -> Operation:
+        return projection(name, precision, options, p, k, n, launches)
 
     pairs = heads * (_window_pairs(group, options, p) + _entry_pairs(m, group, options, p, chosen=True))
     moved = _window_read(group, p) + p.new + _entries_read(m, group, p) + new_entries(group, p)
@@ -64,7 +68,7 @@ def compressed(m: Architecture, group: LayerGroup, precision: Precision, options
     return [
         project("q_down", d, m.q_lora_rank),
         project("q_up", m.q_lora_rank, heads * width),
-        project("kv_proj", d, width),
+        project("kv_proj", d, width, launches=0),  # fused with q_down
         *([] if group.compress is None else [_small("compressor", 2 * series * width, m, precision, options, p)]),
         *_entry_indexer(m, group, precision, options, p),
         *rope(options, precision, p.new * m.qk_rope_head_dim * (heads + 1) * m.rotary),
@@ -76,7 +80,13 @@ def compressed(m: Architecture, group: LayerGroup, precision: Precision, options
             activations=p.new * heads * width * b_act + in_prefill,
         ),
         *softmax(options, precision, pairs),
-        Operation("attn_values", "attn_core", flops=2 * width * pairs, activations=p.new * heads * width * b_act),
+        Operation(
+            "attn_values",
+            "attn_core",
+            flops=2 * width * pairs,
+            activations=p.new * heads * width * b_act,
+            launches=0,
+        ),
         _grouped_output(m, precision, options, p),
         project("o_up", m.o_groups * m.o_lora_rank / p.tp, d),
     ]
@@ -108,8 +118,8 @@ def _entry_indexer(
     moved = cached // group.compress + new
     return [
         projection("index_q", precision, options, p, m.q_lora_rank, m.index_heads * m.index_dim),
-        _small("index_weights", m.index_heads, m, precision, options, p),
-        _small("index_compressor", 4 * m.index_dim, m, precision, options, p),
+        _small("index_weights", m.index_heads, m, precision, options, p, launches=0),
+        _small("index_compressor", 4 * m.index_dim, m, precision, options, p, launches=0),
         _index_scores(m, precision, p, pairs, moved, new, widths(precision, options)[1]),
     ]
 

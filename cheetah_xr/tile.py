@@ -31,6 +31,7 @@ from .rates import (
     compute_class,
     is_zero,
     kernel_seconds,
+    launch_seconds,
 )
 from .specs import GEMM_CLASSES, AnyModel, Efficiency, Options, Precision
 from .status import Condition, condition, hardware_conditions, layout_conditions
@@ -201,7 +202,13 @@ def pass_seconds(case: Case) -> PassSeconds:
     )
     layers = case.work.n_layers if "layers" in options.include else 0
     per_pass = layers * efficiency.tau_layer + case.work.n_passes * efficiency.tau_global
-    overhead = (per_pass, efficiency.tau_batch * case.batch)
+    launched = sum(launch_seconds(layer, efficiency, times) for layer, times in priced(case.work, options))
+    overhead = (
+        per_pass,
+        launched,
+        efficiency.tau_batch * case.batch,
+        efficiency.tau_sequence * case.scales["whole"],
+    )
     return PassSeconds(stages, overhead, options.overlap_ep, options.granularity)
 
 

@@ -36,7 +36,7 @@ VARIABLES: dict[str, Variable] = {
     "time_kv": Variable("s", "part of step_time bound by KV-cache traffic", EVERYTHING, "time"),
     "time_activations": Variable("s", "part of step_time bound by activation traffic", EVERYTHING, "time"),
     "time_communication": Variable("s", "part of step_time spent in collectives and not hidden", EVERYTHING, "time"),
-    "time_overhead": Variable("s", "part of step_time spent in CPU overheads", EVERYTHING, "time"),
+    "time_overhead": Variable("s", "part of step_time spent in launches and CPU overheads", EVERYTHING, "time"),
     "flops": Variable("FLOP", "work of one GPU in one pass", (MODEL, PHASE, *LAYOUT_INPUTS, BATCH, SEQ_LEN), "work"),
     "bytes_weights": Variable("B", "weight bytes one GPU reads in one pass", WORK, "work"),
     "bytes_kv": Variable("B", "KV-cache bytes one GPU reads and writes in one pass", WORK, "work"),

@@ -10,7 +10,13 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-TESTS = ["tests/test_layer_kinds.py", "tests/test_anchors.py", "tests/test_seeds.py", "tests/test_oracle.py"]
+TESTS = [
+    "tests/test_layer_kinds.py",
+    "tests/test_launches.py",
+    "tests/test_anchors.py",
+    "tests/test_seeds.py",
+    "tests/test_oracle.py",
+]
 
 MUTANTS = [
     ("terms/linear.py", "return 2 * rows * k * n", "return rows * k * n", "a multiply-add is one FLOP"),
@@ -67,6 +73,13 @@ MUTANTS = [
     ),
     ("drafting.py", "options.draft_tokens if p.decode else 1", "1", "one draft pass however many drafts"),
     ("drafting.py", "replace(p, new=1.0,", "replace(p, new=p.new,", "draft passes verify too"),
+    ("rates.py", "found + op.launches * each", "found + each", "every operation is a launch"),
+    ("rates.py", "else found * times", "else found", "one layer is launched"),
+    ("attention.py", "launches=0 if has_query_latent(m) else 1", "launches=1", "the steps down are not fused"),
+    ("model.py", "component, launches=mixed", "component, launches=1", "one stream is mixed"),
+    ("by_precision.py", '("fp4", "fp8")),', '("fp4",)),', "four-bit weights in fp8 are launched like wide ones"),
+    ("by_precision.py", '["precision.experts_weight_bytes"] < 1', '["precision.experts_weight_bytes"] <= 1', "bytes"),
+    ("by_precision.py", '{"fp8": inputs["efficiency.compute_fp8"],', '{"fp8": 1.0,', "fp8 reaches what bf16 does"),
     (
         "cache.py",
         'if group.attention == "none" or group.kv_shared:',

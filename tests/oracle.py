@@ -1106,14 +1106,90 @@ def lm_head_collectives(case):
     return [*wide_gathers(case, tokens, case.lm_head_tp, "lm_head"), ring("all_gather", case.lm_head_tp, g, logits)]
 
 
+# ----------------------------------------------------------------------------------------------------------- launches
+
+
+def launches(gemm=0, attn_core=0, routed_experts=0):
+    return {"launch_gemm": gemm, "launch_attn_core": attn_core, "launch_routed_experts": routed_experts}
+
+
+def attention_launches(case, group):
+    """GEMMs that are launched for an attention, those of an indexer included."""
+    model, kind = case.model, group["attention"]
+    if kind == "none":
+        return 0
+    count = 1 if indexes(group) else 0
+    count += 1 if streams(model) > 1 else 0
+    if kind == "gqa":
+        return count + 2
+    if kind == "mla":
+        count += 2  # both steps down and the step up; or queries and the step down
+        count += 1 if is_expanded(case, group) else 2
+        return count + (2 if model.get("output_gate") else 1)
+    if kind == "compressed":
+        return count + 4 + (0 if group.get("compress") is None else 1)
+    if kind == "kda":
+        return count + (6 if number(model, "linear_gate_rank") else 4)
+    return count + 2
+
+
+def layer_launches(case, group):
+    """Launches of one layer by what one of them costs."""
+    model, found = case.model, launches()
+    found["launch_gemm"] += attention_launches(case, group)
+    if group["attention"] != "none":
+        found["launch_attn_core"] += 2 if indexes(group) else 1
+    if group["mlp"] != "none" and streams(model) > 1:
+        found["launch_gemm"] += 1
+    if is_dense(group):
+        found["launch_gemm"] += 2
+    if is_routed(group):
+        found["launch_gemm"] += 1 + (2 if has_shared(model) else 0) + (0 if model.get("expert_hidden") is None else 2)
+        found["launch_routed_experts"] += 2
+    return found
+
+
+def four_bit_experts(case):
+    """How experts with four-bit weights are multiplied: as such, after conversion, or not said; None for wider ones."""
+    if case.precision["experts_weight_bytes"] >= 1:
+        return None
+    return {"fp4": "fp4", "fp8": "fp4", "bf16": "w4", "fp16": "w4"}.get(case.precision["experts_compute"])
+
+
+def expert_efficiency(case, name):
+    """An efficiency of the routed experts: that of four-bit weights where it is known."""
+    own = case.efficiency.get(f"{name}_{four_bit_experts(case)}")
+    return case.efficiency[name] if own is None else own
+
+
+def launch_time(case, counts):
+    total = counts["launch_routed_experts"] * expert_efficiency(case, "launch_routed_experts")
+    return total + sum(counts[name] * case.efficiency[name] for name in ("launch_gemm", "launch_attn_core"))
+
+
+def compute_efficiency(case, kernel):
+    """What a kernel reaches of the peak of its type."""
+    efficiency = case.efficiency["compute_" + kernel.name]
+    if kernel.name in ("attn_proj", "dense_mlp", "shared_experts", "routed_experts"):
+        efficiency *= case.efficiency.get("compute_" + kernel.compute_type, 1.0)
+    return efficiency
+
+
+def memory_efficiency(case, kernel):
+    if kernel.name == "routed_experts":
+        return expert_efficiency(case, "memory_routed_experts")
+    return case.efficiency["memory_" + kernel.name]
+
+
 # --------------------------------------------------------------------------------------------------- work of one pass
 
 
 class Layer:
-    """A group of equal layers: kernels by component, and collectives by how they overlap."""
+    """A group of equal layers: kernels by component, collectives by how they overlap, launches."""
 
-    def __init__(self, count, components, exchange, rest):
+    def __init__(self, count, components, exchange, rest, launched):
         self.count, self.components, self.exchange, self.rest = count, components, exchange, rest
+        self.launched = launched
 
     def kernels(self):
         return [kernel for component in self.components for kernel in component]
@@ -1128,7 +1204,7 @@ class Work:
         self.n_layers, self.n_passes = n_layers, n_passes
 
     def times(self, passes):
-        layers = [Layer(passes * a.count, a.components, a.exchange, a.rest) for a in self.layers]
+        layers = [Layer(passes * a.count, a.components, a.exchange, a.rest, a.launched) for a in self.layers]
         tail = [(passes * times, component, collectives) for times, component, collectives in self.tail]
         return Work(layers, tail, passes * self.n_layers, passes * self.n_passes)
 
@@ -1157,7 +1233,8 @@ def group_layers(case, groups):
     found = []
     for group in groups:
         components = [attention_kernels(case, group), mlp_kernels(case, group)]
-        found.append(Layer(m * group["count"], components, *layer_collectives(case, group)))
+        collectives = layer_collectives(case, group)
+        found.append(Layer(m * group["count"], components, *collectives, layer_launches(case, group)))
     return found
 
 
@@ -1183,7 +1260,7 @@ def model_work(case, batch):
             rest = []
             if case.model.get("hidden") is not None:
                 rest = [tp_all_reduce(case) for _ in range(2 * int(n_layers(case.model)))]
-            layers.append(Layer(m, [[lumped_kernel(case)]], [], rest))
+            layers.append(Layer(m, [[lumped_kernel(case)]], [], rest, launches(gemm=1)))
         else:
             layers = group_layers(case, case.model["groups"])
     case.set_batch(batch, 1)
@@ -1201,7 +1278,7 @@ def module_work(case, batch):
         case.set_batch(batch, m)
         projection = Kernel("dense_mlp", case.precision["dense_mlp_compute"])
         projection.add(case, [(case.T, 2 * d, d, 2 * d * d)], "dense_mlp")
-        layers = [*group_layers(case, case.model["mtp"]), Layer(m, [[], [projection]], [], [])]
+        layers = [*group_layers(case, case.model["mtp"]), Layer(m, [[], [projection]], [], [], launches(gemm=1))]
     case.set_batch(batch, 1)
     if case.phase == "decode":
         tail = outside_work(case)
@@ -1256,12 +1333,12 @@ def component_share(case, kernels):
     """The time of a component (one max over its kernels), by cause: memory time is split by the seconds of each."""
     memory, t_compute = nothing(), 0.0
     for kernel in kernels:
-        rate = case.efficiency["memory_" + kernel.name] * case.gpu["hbm_bandwidth"]
+        rate = memory_efficiency(case, kernel) * case.gpu["hbm_bandwidth"]
         for cause in ("weights", "kv", "activations"):
             memory[cause] += getattr(kernel, cause) / rate
         if kernel.flops > 0:
             peak = case.gpu["peak_" + kernel.compute_type]
-            t_compute += kernel.flops / (case.efficiency["compute_" + kernel.name] * peak)
+            t_compute += kernel.flops / (compute_efficiency(case, kernel) * peak)
     if t_compute >= size(memory):
         return {**nothing(), "compute": t_compute}
     return memory
@@ -1294,6 +1371,7 @@ def pass_time(case, work, batch):
         )
         outer = mix(inner, collectives_share(case, layer.rest), options["overlap_tp"])
         total = added(total, scaled(outer, layer.count))
+        total["overhead"] += layer.count * launch_time(case, layer.launched)
     for times, component, collectives in work.tail:
         one = added(components_share(case, [component]), collectives_share(case, collectives))
         total = added(total, scaled(one, times))

@@ -459,8 +459,10 @@ def draw_efficiency(rng):
     """Every factor and overhead at random."""
     numbers = {}
     for name in Efficiency.numeric_fields():
-        small = name.startswith(("latency", "tau"))
+        small = name.startswith(("latency", "launch", "tau"))
         numbers[name] = rng.choice([0.0, 10 ** rng.uniform(-7, -4.5)]) if small else 1 - rng.uniform(0, 0.7)
+        if Efficiency.model_fields[name].default is None and rng.random() < 0.4:
+            numbers[name] = None
     return cx.Efficiency(name="random", **numbers)
 
 

@@ -19,6 +19,7 @@ LAYERS = (
     {"rates", "variables"},
     {"combine", "accounting", "status"},
     {"axes"},
+    {"by_precision"},
     {"grid"},
     {"tile"},
     {"engine"},

@@ -186,7 +186,58 @@ GRIDS |= {
     },
 }
 RANDOM = points.draw_efficiency(random.Random(3))
-INLINE = {record.name: record for record in (*points.MADE_UP, *points.GPUS, points.IDEAL, RANDOM)}
+LAUNCHING = points.draw_efficiency(random.Random(4)).model_copy(
+    update={
+        "name": "launching",
+        "launch_gemm": 3e-6,
+        "launch_attn_core": 5e-6,
+        "launch_routed_experts": 7e-6,
+        "launch_routed_experts_fp4": 11e-6,
+        "launch_routed_experts_w4": 13e-6,
+        "memory_routed_experts_w4": 0.4,
+    }
+)
+PLAIN = LAUNCHING.model_copy(
+    update={
+        "name": "plain",
+        "launch_routed_experts_fp4": None,
+        "launch_routed_experts_w4": None,
+        "memory_routed_experts_w4": None,
+    }
+)
+MADE = (*points.MADE_UP, *points.GPUS, points.IDEAL, RANDOM, LAUNCHING, PLAIN)
+INLINE = {record.name: record for record in MADE}
+GRIDS |= {
+    "launches": {
+        "model": ["deepseek-v3", "compressed-moe", "everything"],
+        "gpu": ["b200-sxm"],
+        "phase": ["decode", "prefill"],
+        "precision": ["bf16", "fp8", "nvfp4", "mxfp4-experts", "mxfp4-experts-in8"],
+        "efficiency": ["launching", "plain", "ideal"],
+        **along("layout", tp=[1, 2], dp=[8, 4], ep=[8, 1]),
+        "batch": [64],
+        "seq_len": [2048, 30],
+        "overrides": {"options.micro_batches": [1, 3], "precision.experts_weight_bytes": [0.99, 1.0]},
+        "options": cx.Options(drafter="mtp", draft_tokens=2, on_infeasible="ignore"),
+    },
+    "launches of a sparse draft": {
+        "model": ["sparse-mla", "sparse-dense"],
+        "gpu": ["b200-sxm"],
+        "phase": ["decode", "prefill"],
+        "precision": ["w4a16", "fp8-fp4-experts"],
+        "efficiency": ["launching", "plain"],
+        "tp": [1, 2],
+        "batch": [3],
+        "seq_len": [2048, 30],
+        "overrides": {
+            "model.index_top_k": [64, 4096],
+            "efficiency.launch_gemm": [0.0, 2e-6],
+            "efficiency.compute_fp8": [0.5, 1.0],
+            "options.draft_tokens": [0, 2],
+        },
+        "options": cx.Options(drafter=DRAFT["draft-moe"], on_infeasible="ignore"),
+    },
+}
 
 
 def record_of(kind, name):

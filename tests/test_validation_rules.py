@@ -294,7 +294,26 @@ def test_precisions_are_in_the_catalogue():
 def test_the_cache_follows_the_recipe_of_the_day(date, kv_bytes):
     fields = {"model_path": "openai/gpt-oss-120b", "system": "b200_sxm", "precision": "fp4"}
     found = only(row(date=date, degrees=(1, 1, 1, 1), **fields))
-    assert (found["precision"], found["kv_bytes"]) == ("mxfp4-experts", kv_bytes)
+    assert (found["precision"], found["kv_bytes"]) == ("mxfp4-experts-in8", kv_bytes)
+
+
+@pytest.mark.parametrize("backend", ["vllm", "trtllm", "sglang"])
+@pytest.mark.parametrize(
+    ("system", "precision"),
+    [
+        ("b200_sxm", "mxfp4-experts-in8"),
+        ("gb200", "mxfp4-experts-in8"),
+        ("h100_sxm", "mxfp4-experts"),
+        ("h200_sxm", "mxfp4-experts"),
+    ],
+)
+def test_blackwell_quantises_the_inputs_of_gpt_oss(system, precision, backend):
+    fields = {"model_path": "openai/gpt-oss-120b", "precision": "fp4", "backend": backend}
+    found = table(row(system=system, degrees=(1, 1, 1, 1), **fields))
+    assert found["precision"].tolist() == [precision]
+    # the split knows the weights only
+    gpu = found["gpu"].iloc[0]
+    assert configurations(found).tolist() == [f"gpt-oss-120b|{gpu}|{backend}|mxfp4-experts|tp1-dp1-ep1|aggregated"]
 
 
 def test_conditions_leave_the_rows_they_see():
@@ -367,6 +386,15 @@ def test_a_curve_and_its_repeats_stay_together():
     assert found["precision"].tolist() == ["fp8", "fp8-kv8"]
     assert configurations(found).tolist() == ["minimax-m2.5|b200-sxm|vllm|fp8|tp2-dp1-ep1|aggregated"] * 2
     assert len(set(sides(found))) == 1
+
+
+@pytest.mark.parametrize("suffix", ["", "-kv8", "-in8", "-in8-kv8"])
+def test_types_of_cache_and_inputs_change_no_side(suffix):
+    found = table(row(degrees=(2, 1, 2, 1), **MINIMAX))
+    named = found.assign(precision=pd.Series([f"mxfp4-experts{suffix}"], found.index, dtype="string"))
+    assert configurations(named).tolist() == ["minimax-m2.5|b200-sxm|vllm|mxfp4-experts|tp2-dp1-ep1|aggregated"]
+    other = found.assign(precision=pd.Series(["fp8-in16"], found.index, dtype="string"))
+    assert "|fp8-in16|" in configurations(other).iloc[0]
 
 
 def test_predictions_are_never_fitted():

@@ -16,7 +16,7 @@ from .catalogue import (
     load_precision,
     sweep_path,
 )
-from .efficiency import COLLECTIVES, KERNELS, Efficiency
+from .efficiency import COLLECTIVES, KERNELS, LAUNCHED, Efficiency
 from .gpu import COMPUTE_TYPES, Gpu
 from .layers import OWN_WIDTHS, RECURRENT, LayerGroup
 from .model import GROUP_NUMBERS, LumpedModel, Model
@@ -30,6 +30,7 @@ __all__ = [
     "GEMM_CLASSES",
     "GROUP_NUMBERS",
     "KERNELS",
+    "LAUNCHED",
     "OWN_WIDTHS",
     "RECURRENT",
     "WEIGHT_CLASSES",

@@ -23,14 +23,31 @@ KERNELS = (
     "lm_head",
     "small_ops",
 )
+LAUNCHED = {
+    "attn_proj": "launch_gemm",
+    "dense_mlp": "launch_gemm",
+    "shared_experts": "launch_gemm",
+    "router": "launch_gemm",
+    "attn_core": "launch_attn_core",
+    "indexer": "launch_attn_core",
+    "routed_experts": "launch_routed_experts",
+}
+"""Kernel -> the time of one launch of it; the others are launched for nothing."""
+
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 
 
 class Efficiency(Record):
-    """Fractions of peak HBM bandwidth, peak FLOP/s, link and NIC rate, and latencies and CPU overheads in seconds.
+    """Fractions of peak HBM bandwidth, peak FLOP/s, link and NIC rate, and latencies and overheads in seconds.
 
-    ``tau_layer`` is paid per layer, ``tau_global`` per pass, ``tau_batch`` per sequence and pass (seed 1, appendix).
-    ``latency_message`` is paid for each message of a collective: 2(n-1) in a ring all-reduce, n-1 otherwise.
+    ``compute_fp8`` and ``compute_fp4`` multiply ``compute_*`` of attn_proj, dense_mlp, shared_experts and
+    routed_experts where these multiply in that type: what a GEMM reaches of that peak, over what it reaches of bf16's.
+    Routed experts with four-bit weights (below one byte) may have numbers of their own, else None: ``*_fp4`` where they
+    are multiplied in fp4 or fp8, ``*_w4`` where they are converted and multiplied in bf16 or fp16.
+    ``launch_*`` is paid for each launch of a kernel of its class, ``tau_layer`` per layer, ``tau_global`` per pass,
+    ``tau_batch`` per sequence of the instance and pass (seed 1,
+    appendix), ``tau_sequence`` per sequence of one attention rank and pass. ``latency_message`` is paid for each message of a
+    collective: 2(n-1) in a ring all-reduce, n-1 otherwise.
     """
 
     memory_attn_proj: Fraction = 1.0
@@ -40,6 +57,7 @@ class Efficiency(Record):
     memory_router: Fraction = 1.0
     memory_shared_experts: Fraction = 1.0
     memory_routed_experts: Fraction = 1.0
+    memory_routed_experts_w4: Fraction | None = None
     memory_embedding: Fraction = 1.0
     memory_lm_head: Fraction = 1.0
     memory_small_ops: Fraction = 1.0
@@ -52,6 +70,8 @@ class Efficiency(Record):
     compute_routed_experts: Fraction = 1.0
     compute_lm_head: Fraction = 1.0
     compute_small_ops: Fraction = 1.0
+    compute_fp8: Fraction = 1.0
+    compute_fp4: Fraction = 1.0
     link_all_reduce: Fraction = 1.0
     link_all_gather: Fraction = 1.0
     link_reduce_scatter: Fraction = 1.0
@@ -65,6 +85,12 @@ class Efficiency(Record):
     latency_reduce_scatter: Seconds = 0.0
     latency_all_to_all: Seconds = 0.0
     latency_message: Seconds = 0.0
+    launch_gemm: Seconds = 0.0
+    launch_attn_core: Seconds = 0.0
+    launch_routed_experts: Seconds = 0.0
+    launch_routed_experts_fp4: Seconds | None = None
+    launch_routed_experts_w4: Seconds | None = None
     tau_layer: Seconds = 0.0
     tau_global: Seconds = 0.0
     tau_batch: Seconds = 0.0
+    tau_sequence: Seconds = 0.0

@@ -17,10 +17,11 @@ PARTS = ("model", "gpu", "engine", "precision", "layout", "mode")
 def configurations(table: pd.DataFrame) -> pd.Series[str]:
     """Configuration of every row: model, accelerator, engine, precision of the weights, layout and mode.
 
-    Concurrencies, lengths, dates, versions and the type of the cache are not part of it: rows that differ in nothing
-    else stay together, so that no curve, and no repeat of it, is on both sides.
+    Concurrencies, lengths, dates, versions and the types of the cache ("-kv8") and of the experts' inputs ("-in8") are
+    not part of it: rows that differ in nothing else stay together, so that no curve, and no repeat of it, is on both
+    sides.
     """
-    weights = table["precision"].astype("string").str.removesuffix("-kv8").fillna("?")
+    weights = table["precision"].astype("string").str.removesuffix("-kv8").str.removesuffix("-in8").fillna("?")
     parts = [weights if name == "precision" else table[name].astype("string").fillna("?") for name in PARTS]
     label = parts[0]
     for part in parts[1:]:
