@@ -247,6 +247,34 @@ def figures(
     out.print(f"{len(made)} in {drawing.write_gallery(made, folder)}", highlight=False, soft_wrap=True, markup=False)
 
 
+@app.command()
+def calibrate(
+    measurements: Annotated[
+        Path | None, typer.Argument(help="CSV of your measurements, a row each (docs/calibration.md).")
+    ] = None,
+    public: Annotated[
+        bool, typer.Option("--public", help="Fit the shipped sets to the public measurements instead.")
+    ] = False,
+    name: Annotated[
+        list[str] | None, typer.Option(help="Name of the set; with --public, a shipped set (repeatable).")
+    ] = None,
+    trials: Annotated[int, typer.Option(min=10, help="Trials of the Bayesian search.")] = 200,
+    steps: Annotated[int, typer.Option(min=20, help="Steps of every chain of the posterior.")] = 2500,
+    seed: Annotated[int, typer.Option(help="Of everything random: the same seed gives the same numbers.")] = 0,
+    to: Annotated[Path, typer.Option(help="Folder the set is written to.")] = Path("outputs/calibration"),
+) -> None:
+    """Fit efficiency factors to measured times, with a posterior of how well they are known.
+
+    Writes `NAME.yaml`, which `--efficiency` takes, and `NAME.csv`, the sets that are about as probable.
+    Needs `pip install 'cheetah_xr[calibration]'`.
+
+    Examples: `cheetah-xr calibrate mine.csv --name mine`, `cheetah-xr calibrate --public --name vllm`
+    """
+    from .calibration.command import run
+
+    run(measurements, public, name or [], trials, steps, seed, to, out, errors)
+
+
 @app.command("list")
 def list_command(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
     """List the catalogue: models, gpus, precisions, efficiencies or sweeps.

@@ -78,7 +78,11 @@ FACTORS = (
         f"{KERNELS}: causal prefill, 0.45 to 0.63",
     ),
     _share(
-        "compute_experts", ("compute_routed_experts",), 0.35, 0.8, f"{KERNELS}: MoE of 2048 and more tokens, 0.13 to 0.7"
+        "compute_experts",
+        ("compute_routed_experts",),
+        0.35,
+        0.8,
+        f"{KERNELS}: MoE of 2048 and more tokens, 0.13 to 0.7",
     ),
     _time(
         "latency", tuple(f"latency_{c}" for c in COLLECTIVES), 6e-6, 1.0, f"{KERNELS}: all-reduce 3 to 8 us, NCCL to 27"

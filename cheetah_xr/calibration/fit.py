@@ -53,7 +53,7 @@ class Target:
         inside = np.flatnonzero(np.isfinite(found))
         if len(inside):
             found[inside] += self.log_likelihood(factors[inside], np.exp(log_scale[inside]))
-        return found
+        return np.asarray(found)
 
 
 def make_target(problem: Problem, configurations: pd.Series[str], base: dict[str, float] | None = None) -> Target:

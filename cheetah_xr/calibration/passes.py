@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..accounting import priced
-from ..ledger import Collective
+from ..ledger import OUTSIDE, Collective
 from ..rates import by_kernel, compute_class, is_zero
 from ..specs import LAUNCHED, Efficiency, Precision
 from ..terms import collectives
@@ -105,10 +105,9 @@ class PassTable:
         """
         sets = len(next(iter(factors.values())))
         values = np.stack([np.ones(sets) if name == NEUTRAL else factors[name] for name in FIELDS])
-        slowness = 1 / values
-        total = self.memory[:, None] * slowness[self.memory_name]
-        compute = self.compute[:, None] * slowness[self.compute_name]
-        compute *= slowness[self.relative_name]
+        total = self.memory[:, None] / values[self.memory_name]
+        compute = self.compute[:, None] / values[self.compute_name]
+        compute /= values[self.relative_name]
         result = _by_row(np.maximum(total, compute, out=total), self.kernel_row, self.n_rows)
         result += _by_row(self.launches[:, None] * values[self.launch_name], self.launch_row, self.n_rows)
         link, nic, latency = (
@@ -208,7 +207,13 @@ class _Builder:
         work = case.scales[c.scale] * times
         link, nic = c.link * work / rate, c.nic * work / rates.nic_bandwidth
         self.sent.append(
-            (self.spread(link), self.spread(nic), self.spread(used), self.spread(c.messages * used), KINDS.index(c.kind))
+            (
+                self.spread(link),
+                self.spread(nic),
+                self.spread(used),
+                self.spread(c.messages * used),
+                KINDS.index(c.kind),
+            )
         )
 
     def table(self, layers: Any, passes: Any, batch: Any) -> PassTable:
@@ -224,18 +229,27 @@ class _Builder:
                 return np.tile(np.array([entry[at] for entry in entries]), n)
             return np.stack([entry[at] for entry in entries], axis=1).reshape(-1)
 
+        kernels, launched, sent = self.kernels, self.launched, self.sent
         return PassTable(
-            n,
-            rows(self.kernels),
-            *(column(self.kernels, at) for at in (0, 2, 1, 3, 4)),
-            rows(self.launched),
-            column(self.launched, 0),
-            column(self.launched, 1),
-            rows(self.sent),
-            *(column(self.sent, at) for at in (0, 1, 2, 3, 4)),
-            self.spread(layers),
-            self.spread(passes),
-            self.spread(batch),
+            n_rows=n,
+            kernel_row=rows(kernels),
+            memory=column(kernels, 0),
+            memory_name=column(kernels, 2),
+            compute=column(kernels, 1),
+            compute_name=column(kernels, 3),
+            relative_name=column(kernels, 4),
+            launch_row=rows(launched),
+            launches=column(launched, 0),
+            launch_name=column(launched, 1),
+            sent_row=rows(sent),
+            link=column(sent, 0),
+            nic=column(sent, 1),
+            used=column(sent, 2),
+            messages=column(sent, 3),
+            kind=column(sent, 4),
+            layers=self.spread(layers),
+            passes=self.spread(passes),
+            batch=self.spread(batch),
         )
 
 
@@ -283,7 +297,7 @@ def _add(
             n = case.scales[of] * times * (1.0 if key in APART else scale)
             memory = work.weights * times + (work.rows + work.activations) * n + work.kv * case.scales[of] * times
             made.kernel(case, key, memory, 0.0 if is_zero(work.flops) else work.flops * n)
-        if kernels is not None:
+        if kernels is not None and layer.part not in OUTSIDE:
             continue
         for op in layer.operations:
             if not is_zero(op.launches):

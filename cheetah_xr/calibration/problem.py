@@ -55,7 +55,8 @@ class Served:
         decode, other = self.decode.seconds(factors), self.prompts.seconds(factors)
         rate, group = self.per_step[:, None], self.per_pass[:, None]
         mixed = serving.tpot_mixed(decode, other, rate, group)
-        return np.where(self.mixed[:, None], mixed, serving.tpot_separate(decode, other, rate, group))
+        separate = serving.tpot_separate(decode, other, rate, group)
+        return np.asarray(np.where(self.mixed[:, None], mixed, separate))
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class Batch:
 
     def seconds(self, factors: Factors) -> Array:
         """Predicted times, (rows, sets)."""
-        return self.prefill.seconds(factors) + self.steps[:, None] * self.decode.seconds(factors)
+        return np.asarray(self.prefill.seconds(factors) + self.steps[:, None] * self.decode.seconds(factors))
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,10 @@ def _whole(values: Any) -> Array:
     return np.maximum(1, np.round(np.asarray(values, float))).astype(int)
 
 
+def _either(where: Array, a: Any, b: Any) -> Array:
+    return np.asarray(np.where(where, a, b))
+
+
 def lengths(rows: pd.DataFrame) -> tuple[Array, Array]:
     """Mean prompt and answer tokens of every row."""
     share = rows["length_share"].to_numpy(float)
@@ -170,12 +175,12 @@ def _served(rows: pd.DataFrame) -> Served:
     first = rows["engine"].isin(PROMPTS_FIRST).to_numpy()
     waves = first & (rows["length_share"].to_numpy(float) == 1)
     together = dp * np.maximum(1, WAVE_TOKENS / isl)
-    per_step = np.where(
+    per_step = _either(
         waves,
         serving.prompts_per_step_in_waves(running, together, osl),
         serving.prompts_per_step(running, dp, osl),
     )
-    per_pass = np.where(
+    per_pass = _either(
         waves, serving.prompts_in_budget(CHUNK_TOKENS, isl, dp), serving.prompts_per_pass(running, dp, osl)
     )
     decode = case_of_rows(rows, "decode", INSTANCE, running, context)
@@ -183,9 +188,9 @@ def _served(rows: pd.DataFrame) -> Served:
     growth = serving.tokens_in_mixed_pass(running, per_pass, prompt)
     apart = without_batch(compile_pass(prefill, len(rows)))
     mixed = compile_mixed(prefill, decode, growth, len(rows))
-    prompts = joined(
-        [apart.only(np.flatnonzero(first)), mixed.only(np.flatnonzero(~first))]
-    ).only(np.argsort(np.argsort(~first, kind="stable"), kind="stable"))
+    prompts = joined([apart.only(np.flatnonzero(first)), mixed.only(np.flatnonzero(~first))]).only(
+        np.argsort(np.argsort(~first, kind="stable"), kind="stable")
+    )
     return Served(compile_pass(decode, len(rows)), prompts, per_step, per_pass, ~first)
 
 

@@ -18,7 +18,7 @@ from ..tile import Case
 
 Array = NDArray[Any]
 
-SERVED = {"overlap_ep": 0.0, "on_infeasible": "ignore"}
+SERVED: dict[str, Any] = {"overlap_ep": 0.0, "on_infeasible": "ignore"}
 """Options of passes that are served: one micro-batch, so nothing hides the exchange; memory is asked about apart."""
 
 

@@ -63,9 +63,7 @@ def sample(
         around = np.append(start, np.log(SCALE)) + spread
         around[:, :-1] = np.minimum(around[:, :-1], most - 1e-3 * generator.random((walkers, len(FACTORS))))
         moves = [(emcee.moves.DEMove(), 0.8), (emcee.moves.DESnookerMove(), 0.1), (emcee.moves.StretchMove(), 0.1)]
-        sampler = emcee.EnsembleSampler(
-            walkers, around.shape[1], target.log_probability, vectorize=True, moves=moves
-        )
+        sampler = emcee.EnsembleSampler(walkers, around.shape[1], target.log_probability, vectorize=True, moves=moves)
         sampler._random.seed(int(generator.integers(2**31)))
         for number, _ in enumerate(sampler.sample(around, iterations=steps), start=1):
             if told:
@@ -81,7 +79,8 @@ def diagnostics(posterior: xr.Dataset) -> pd.DataFrame:
     """r-hat (rank-normalised, split) and bulk effective sample size of every factor, by ArviZ."""
     import arviz
 
-    rhat, ess = arviz.rhat(posterior), arviz.ess(posterior)
+    computed: Any = arviz  # its functions have no types in all supported versions
+    rhat, ess = computed.rhat(posterior), computed.ess(posterior)
     columns = {"r_hat": rhat, "effective_samples": ess}
     return pd.DataFrame({label: {name: float(ds[name]) for name in posterior} for label, ds in columns.items()})
 

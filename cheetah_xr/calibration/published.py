@@ -1,0 +1,144 @@
+"""The factor sets that are shipped: what each is fitted to, and its errors on rows it never saw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from .. import validation
+from ..specs import SpecError
+from .run import Calibration, Effort, Told, calibrate, predict, write
+
+COMMAND = "cheetah-xr calibrate --public"
+CO_LOCATED = ("aggregated", "static", "prefill")
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A shipped set: the engine whose rows of some modes it is fitted to."""
+
+    engine: str
+    modes: tuple[str, ...]
+    what: str
+
+
+SETS = {
+    "sglang": Shipped("sglang", CO_LOCATED, "SGLang, prompts and decoding on the same GPUs"),
+    "trtllm": Shipped("trtllm", CO_LOCATED, "TensorRT-LLM, prompts and decoding on the same GPUs"),
+    "vllm": Shipped("vllm", CO_LOCATED, "vLLM, prompts and decoding on the same GPUs"),
+    "sglang-pools": Shipped("sglang", (*CO_LOCATED, "disaggregated"), "SGLang, pools for prompts and for decoding too"),
+    "trtllm-pools": Shipped(
+        "trtllm", (*CO_LOCATED, "disaggregated"), "TensorRT-LLM, pools for prompts and for decoding too"
+    ),
+}
+"""Shipped factor sets by name."""
+
+PREDICTED_BY = {"sglang": "sglang-pools", "trtllm": "trtllm-pools", "vllm": "vllm"}
+"""Engine -> the set its disaggregated rows are predicted with: vLLM has none that may be fitted."""
+
+
+def eligible() -> pd.DataFrame:
+    """Eligible rows of the public table with their side, without those that are only ever predicted.
+
+    Raises
+    ------
+    SpecError
+        When the package that carries the measurements is not installed.
+    """
+    table = validation.measurements()
+    rows = table[table["rule"] == ""]
+    rows = rows.assign(side=validation.sides(rows))
+    return rows[~rows["prediction"]]
+
+
+def rows_of(name: str, table: pd.DataFrame) -> pd.DataFrame:
+    """Rows a shipped set is fitted to."""
+    shipped = SETS[name]
+    own = (table["engine"] == shipped.engine) & table["mode"].isin(shipped.modes)
+    return table[own & (table["side"] == "fit")]
+
+
+def predicted_rows(name: str, table: pd.DataFrame) -> pd.DataFrame:
+    """Rows a shipped set predicts."""
+    engine = SETS[name].engine
+    pooled = (table["mode"] == "disaggregated") & (table["engine"] == engine) & (PREDICTED_BY[engine] == name)
+    own = (table["mode"].isin(CO_LOCATED)) & (table["engine"] == engine) & (name == engine)
+    return table[pooled | own]
+
+
+def held_out_error(predictions: pd.DataFrame, held: pd.Series[bool]) -> str:
+    """Mean and median error by mode of held-out rows, in words."""
+    rows = predictions[held.to_numpy()]
+    error = (rows["predicted_s"] / rows["measured_s"] - 1).abs() * 100
+    parts = [
+        f"{mode} {error[group].mean():.1f} % mean, {error[group].median():.1f} % median of {len(group)} rows"
+        for mode, group in rows.groupby("mode").groups.items()
+    ]
+    return "; ".join(parts)
+
+
+def calibrate_public(
+    names: list[str], effort: Effort, seed: int, specs: Path, outputs: Path, told: Told | None = None
+) -> dict[str, Calibration]:
+    """Fit shipped sets and write them, their posteriors, their chains and the predictions of all eligible rows.
+
+    Parameters
+    ----------
+    names
+        Of :data:`SETS`.
+    effort, seed
+        As in :func:`calibrate`.
+    specs
+        Folder with ``efficiencies`` and ``posteriors``.
+    outputs
+        Folder for chains (netCDF, opened by ArviZ), diagnostics and ``predictions.csv``.
+    told
+        Told of progress.
+
+    Raises
+    ------
+    SpecError
+        For an unknown name, or without the public table.
+    """
+    unknown = [name for name in names if name not in SETS]
+    if unknown:
+        raise SpecError(f"factor set {', '.join(unknown)}: known are {', '.join(SETS)}")
+    table = eligible()
+    outputs.mkdir(parents=True, exist_ok=True)
+    found, predictions = {}, []
+    for name in names:
+        fitted = rows_of(name, table)
+        result = calibrate(fitted, name, effort, seed, told)
+        found[name] = result
+        predicted = predict(predicted_rows(name, table), result)
+        predictions.append(predicted)
+        held = predicted["id"].map(table.set_index("id")["side"]) == "held out"
+        written, draws = write(result, specs / "efficiencies", *described(result, fitted, predicted, held, seed))
+        (specs / "posteriors").mkdir(parents=True, exist_ok=True)
+        draws.replace(specs / "posteriors" / draws.name)
+        result.chains.to_netcdf(outputs / f"{name}.nc", group="posterior")
+        result.checks.to_csv(outputs / f"{name}-diagnostics.csv", float_format="%.4g")
+    pd.concat(predictions).to_csv(outputs / "predictions.csv", index=False, float_format="%.6g")
+    return found
+
+
+def described(
+    result: Calibration, fitted: pd.DataFrame, predicted: pd.DataFrame, held: pd.Series[bool], seed: int
+) -> tuple[str, str]:
+    """Source and notes of a set's file."""
+    last = fitted["date"].replace("", np.nan).dropna()
+    last = last[last.str.len() == len("2026-01-01")].max()
+    source = (
+        f"fitted to {result.n_rows} rows of {result.n_configurations} configurations of the public measurements "
+        f"(docs/measurements.md), the last of {last}; {COMMAND} --seed {seed} reproduces it"
+    )
+    r_hat, samples = result.checks["r_hat"].max(), result.checks["effective_samples"].min()
+    notes = (
+        f"{SETS[result.name].what}. Held-out errors: {held_out_error(predicted, held)}. Largest r-hat {r_hat:.3f}, "
+        f"smallest effective sample size {samples:.0f}. Fitted with overlap_ep 0 (one micro-batch hides no exchange) "
+        "and the serving model (docs/serving.md). Sets about as probable: specs/posteriors."
+    )
+    return source, notes

@@ -1,0 +1,173 @@
+"""A whole calibration: rows in, a factor set with its posterior and its errors out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from ..specs import SpecError
+from .factors import FACTORS, KNOWN, NAMES, fields_of
+from .fit import make_target, polish, search
+from .measured import configurations_of
+from .problem import make_problem
+from .sample import ERROR, diagnostics, effective_factors, multiples, sample, widened
+
+Array = NDArray[Any]
+Told = Callable[[str, int, int], None]
+"""Called with the stage, the steps done and the steps there are."""
+
+DRAWS = 256
+"""Sets of the posterior that are kept, evenly spaced in the chains."""
+
+WALKERS = 32
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long a calibration looks: trials of the search, steps of every chain."""
+
+    trials: int = 200
+    steps: int = 6000
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A factor set that was fitted.
+
+    `best` are the factors of the most probable set, `draws` a table of sets (columns: factors and ``error_scale``,
+    widened for unseen configurations), `checks` r-hat and effective sample size, `chains` all of the posterior.
+    """
+
+    name: str
+    best: dict[str, float]
+    draws: pd.DataFrame
+    checks: pd.DataFrame
+    chains: xr.Dataset
+    n_rows: int
+    n_configurations: int
+    decided: float
+    widening: float
+
+
+def calibrate(rows: pd.DataFrame, name: str, effort: Effort, seed: int = 0, told: Told | None = None) -> Calibration:
+    """Fit the factors to measured rows.
+
+    Parameters
+    ----------
+    rows
+        Rows of :func:`cheetah_xr.calibration.measured.read_measurements` or of the table of public measurements.
+    name
+        Of the set.
+    effort
+        Trials and steps.
+    seed
+        Of everything random: the same seed gives the same set.
+    told
+        Told of progress.
+
+    Raises
+    ------
+    SpecError
+        When no row can be predicted, or too few configurations are measured to say how wrong others may be.
+    """
+    problem = make_problem(rows)
+    labels = configurations_of(problem.rows)
+    seconds = problem.seconds(fields_of(np.log([[factor.median for factor in FACTORS]])))
+    _refuse_unpredictable(problem.rows, seconds[:, 0])
+    target = make_target(problem, labels)
+
+    def tell(stage: str, total: int) -> Callable[[int], None]:
+        return lambda done: told(stage, done, total) if told else None
+
+    start = search(target, effort.trials, seed, tell("search", effort.trials))
+    best = polish(target, start)
+    chains = sample(target, best, walkers=WALKERS, steps=effort.steps, seed=seed, told=tell("sample", 2 * effort.steps))
+    n = int(labels.nunique())
+    try:
+        widening = widened(chains, n)
+    except ValueError as error:
+        raise SpecError(f"{name}: {error}: measure more models, accelerators or layouts") from None
+    kept = np.linspace(0, chains.sizes["chain"] * chains.sizes["draw"] - 1, DRAWS).astype(int)
+    draws = pd.DataFrame({key: chains[key].to_numpy().reshape(-1)[kept] for key in (*NAMES, ERROR)})
+    draws[ERROR] *= widening
+    decided = effective_factors(chains)
+    return Calibration(
+        name,
+        dict(zip(NAMES, np.exp(best).tolist(), strict=True)),
+        draws,
+        diagnostics(chains),
+        chains,
+        len(problem.rows),
+        n,
+        decided,
+        widening,
+    )
+
+
+def _refuse_unpredictable(rows: pd.DataFrame, seconds: Array) -> None:
+    bad = rows[~np.isfinite(seconds) | (seconds <= 0)]
+    if len(bad):
+        raise SpecError(f"{bad['id'].iloc[0]}: no time can be predicted: a layout, peak or link the model cannot price")
+
+
+def predict(rows: pd.DataFrame, found: Calibration, share: float = 0.9) -> pd.DataFrame:
+    """Predicted times of rows with their intervals.
+
+    Parameters
+    ----------
+    rows
+        Rows of the table of measurements.
+    found
+        A calibration.
+    share
+        Probability of an interval.
+
+    Returns
+    -------
+    pandas.DataFrame
+        id, mode, factors (name of the set), measured_s, predicted_s (the most probable set), low_s, high_s, and
+        log_scale, the scale of ln(measured/predicted) around the draws.
+    """
+    problem = make_problem(rows)
+    best = problem.seconds(fields_of(np.log([[found.best[name] for name in NAMES]])))[:, 0]
+    sets = problem.seconds(fields_of(np.log(found.draws[list(NAMES)].to_numpy())))
+    spread = np.exp(found.draws[ERROR].to_numpy()[:, None] * multiples(20))
+    ends = [(1 - share) / 2, (1 + share) / 2]
+    low, high = np.stack([np.quantile(row[:, None] * spread, ends) for row in sets]).T
+    return pd.DataFrame(
+        {
+            "id": problem.rows["id"].to_numpy(),
+            "mode": problem.rows["mode"].to_numpy(),
+            "factors": found.name,
+            "measured_s": problem.measured,
+            "predicted_s": best,
+            "low_s": low,
+            "high_s": high,
+        }
+    )
+
+
+def efficiency_text(found: Calibration, source: str, notes: str) -> str:
+    """The YAML file of a factor set: four digits of every factor, and where they are from."""
+    values = fields_of(np.log([[found.best[name] for name in NAMES]]), dict(KNOWN))
+    lines = [f"name: {found.name}", ""]
+    lines += [f"{key}: {float(f'{value[0]:.4g}')!r}" for key, value in values.items()]
+    known = "kernel tables of aiconfigurator-core 0.12.0 (docs/kernel-tables.md), the same for every engine"
+    lines += ["", "sources:", *(f'  {key}: "{known}"' for key in KNOWN), f'  "*": "{source}"', f"notes: >-\n  {notes}"]
+    return "\n".join(lines) + "\n"
+
+
+def write(found: Calibration, folder: Path, source: str, notes: str) -> tuple[Path, Path]:
+    """Write ``<name>.yaml`` and ``<name>.csv`` (the posterior's sets) into a folder that is made if need be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    record, draws = folder / f"{found.name}.yaml", folder / f"{found.name}.csv"
+    record.write_text(efficiency_text(found, source, notes), encoding="utf-8")
+    found.draws.to_csv(draws, index=False, float_format="%.5g")
+    return record, draws
