@@ -93,11 +93,7 @@ def _teller(progress: Progress) -> Told:
 
 def table_of(result: Calibration) -> Table:
     """Factors with their 90 % intervals, priors and diagnostics."""
-    table = Table(
-        title=f"{result.name}: {result.n_rows} rows, {result.n_configurations} configurations",
-        caption=f"{result.decided:.1f} of {len(FACTORS)} factors decided by the data; errors of unseen configurations "
-        f"{result.widening:.2f} times those of fitted ones",
-    )
+    table = Table(title=f"{result.name}: {result.n_rows} rows, {result.n_configurations} configurations")
     for column in ("factor", "best", "90 % interval", "prior median", "r-hat", "effective samples"):
         table.add_column(column, justify="left" if column == "factor" else "right")
     for factor in FACTORS:

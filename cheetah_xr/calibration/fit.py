@@ -22,8 +22,8 @@ TAIL = 3.0
 SCALE = 0.08
 """Scale of relative errors while the most probable set is looked for; it is sampled with the factors later."""
 
-MOST_OF_ONE = 30.0
-"""A configuration counts as at most so many rows: its rows share what is particular to it."""
+MOST_OF_ONE = 30
+"""Rows of one configuration that are fitted: more of them share what is particular to it."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,6 @@ class Target:
     """Log-probability of factors given measured rows, for many sets at once."""
 
     problem: Problem
-    weight: Array
     base: dict[str, float] | None = None
 
     def errors(self, points: Array) -> Array:
@@ -43,7 +42,7 @@ class Target:
         """Sum over rows of the log-density of errors, up to a constant, (sets,)."""
         z = self.errors(points) / scale
         density = -0.5 * (TAIL + 1) * np.log1p(z**2 / TAIL) - np.log(scale)
-        return np.asarray(self.weight @ density)
+        return np.asarray(density.sum(axis=0))
 
     def log_probability(self, points: Array) -> Array:
         """Of factors and, last, the logarithm of the errors' scale: (sets, factors + 1) -> (sets,)."""
@@ -56,10 +55,14 @@ class Target:
         return np.asarray(found)
 
 
-def make_target(problem: Problem, configurations: pd.Series[str], base: dict[str, float] | None = None) -> Target:
-    """The target of a problem; `configurations` labels its rows, in their order."""
-    size = configurations.map(configurations.value_counts()).to_numpy(float)
-    return Target(problem, np.minimum(1.0, MOST_OF_ONE / size), base)
+def thinned(rows: pd.DataFrame, configurations: pd.Series[str], most: int = MOST_OF_ONE) -> pd.DataFrame:
+    """At most so many rows of every configuration, evenly spaced in the order of loads and lengths."""
+    ordered = rows.sort_values(["concurrency", "isl", "osl", "id"], kind="stable")
+    kept = [
+        group.iloc[np.unique(np.linspace(0, len(group) - 1, min(len(group), most)).round().astype(int))]
+        for _, group in ordered.groupby(configurations.loc[ordered.index], sort=True)
+    ]
+    return pd.concat(kept)
 
 
 def search(target: Target, trials: int, seed: int, told: Callable[[int], None] | None = None) -> Array:
@@ -113,7 +116,7 @@ def polish(target: Target, start: Array) -> Array:
     def residuals(points: Array) -> Array:
         z = target.errors(points) / SCALE
         # Half the sum of squares is minus the log-density of a Student distribution, up to a constant.
-        robust = np.sign(z) * np.sqrt((TAIL + 1) * np.log1p(z**2 / TAIL) * target.weight[:, None])
+        robust = np.sign(z) * np.sqrt((TAIL + 1) * np.log1p(z**2 / TAIL))
         return np.concatenate([robust, ((points - median) / spread).T])
 
     def jacobian(point: Array) -> Array:

@@ -67,10 +67,16 @@ def read_measurements(path: str | Path) -> pd.DataFrame:
             rows[name] = np.nan
     own = [load_precision(name).kv_bytes for name in rows["precision"]]
     rows["kv_bytes"] = rows["kv_bytes"].astype(float).fillna(pd.Series(own, rows.index))
-    pooled = rows["mode"] == "disaggregated"
-    labels = rows["tp"].astype(str) + "-" + rows["dp"].astype(str) + "-" + rows["ep"].astype(str)
-    layout = labels.where(~pooled, rows[list(POOLS)].astype(str).agg("-".join, axis=1))
-    return rows.assign(layout=layout)
+    single, pools = (_joined(rows, names) for names in (("tp", "dp", "ep"), POOLS))
+    return rows.assign(layout=single.where(rows["mode"] != "disaggregated", pools))
+
+
+def _joined(rows: pd.DataFrame, names: tuple[str, ...]) -> pd.Series[str]:
+    """One label of several columns."""
+    label = rows[names[0]].astype(str)
+    for name in names[1:]:
+        label = label + "|" + rows[name].astype(str)
+    return label
 
 
 def _check(row: dict[Any, Any], where: str) -> None:
@@ -98,8 +104,4 @@ def _check(row: dict[Any, Any], where: str) -> None:
 
 def configurations_of(rows: pd.DataFrame) -> pd.Series[str]:
     """Label of every row's configuration: rows that differ in load only have the same."""
-    parts = [rows[name].astype(str) for name in ("model", "gpu", "engine", "precision", "layout", "mode")]
-    label = parts[0]
-    for part in parts[1:]:
-        label = label + "|" + part
-    return label
+    return _joined(rows, ("model", "gpu", "engine", "precision", "layout", "mode"))

@@ -116,7 +116,7 @@ def calibrate_public(
         predicted = predict(predicted_rows(name, table), result)
         predictions.append(predicted)
         held = predicted["id"].map(table.set_index("id")["side"]) == "held out"
-        written, draws = write(result, specs / "efficiencies", *described(result, fitted, predicted, held, seed))
+        _, draws = write(result, specs / "efficiencies", *described(result, fitted, predicted, held, seed))
         (specs / "posteriors").mkdir(parents=True, exist_ok=True)
         draws.replace(specs / "posteriors" / draws.name)
         result.chains.to_netcdf(outputs / f"{name}.nc", group="posterior")

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from ..specs import SpecError
 from .factors import FACTORS, KNOWN, NAMES, fields_of
-from .fit import make_target, polish, search
+from .fit import Target, polish, search, thinned
 from .measured import configurations_of
 from .problem import make_problem
-from .sample import ERROR, diagnostics, effective_factors, multiples, sample, widened
+from .sample import ERROR, diagnostics, multiples, sample
 
 Array = NDArray[Any]
 Told = Callable[[str, int, int], None]
@@ -34,15 +34,15 @@ class Effort:
     """How long a calibration looks: trials of the search, steps of every chain."""
 
     trials: int = 200
-    steps: int = 6000
+    steps: int = 3000
 
 
 @dataclass(frozen=True)
 class Calibration:
     """A factor set that was fitted.
 
-    `best` are the factors of the most probable set, `draws` a table of sets (columns: factors and ``error_scale``,
-    widened for unseen configurations), `checks` r-hat and effective sample size, `chains` all of the posterior.
+    `best` are the factors of the most probable set, `draws` a table of sets (columns: factors and
+    ``error_scale``), `checks` r-hat and effective sample size, `chains` all of the posterior.
     """
 
     name: str
@@ -52,8 +52,6 @@ class Calibration:
     chains: xr.Dataset
     n_rows: int
     n_configurations: int
-    decided: float
-    widening: float
 
 
 def calibrate(rows: pd.DataFrame, name: str, effort: Effort, seed: int = 0, told: Told | None = None) -> Calibration:
@@ -75,13 +73,13 @@ def calibrate(rows: pd.DataFrame, name: str, effort: Effort, seed: int = 0, told
     Raises
     ------
     SpecError
-        When no row can be predicted, or too few configurations are measured to say how wrong others may be.
+        When a row cannot be predicted.
     """
-    problem = make_problem(rows)
-    labels = configurations_of(problem.rows)
+    labels = configurations_of(rows)
+    problem = make_problem(thinned(rows, labels))
     seconds = problem.seconds(fields_of(np.log([[factor.median for factor in FACTORS]])))
     _refuse_unpredictable(problem.rows, seconds[:, 0])
-    target = make_target(problem, labels)
+    target = Target(problem)
 
     def tell(stage: str, total: int) -> Callable[[int], None]:
         return lambda done: told(stage, done, total) if told else None
@@ -89,15 +87,8 @@ def calibrate(rows: pd.DataFrame, name: str, effort: Effort, seed: int = 0, told
     start = search(target, effort.trials, seed, tell("search", effort.trials))
     best = polish(target, start)
     chains = sample(target, best, walkers=WALKERS, steps=effort.steps, seed=seed, told=tell("sample", 2 * effort.steps))
-    n = int(labels.nunique())
-    try:
-        widening = widened(chains, n)
-    except ValueError as error:
-        raise SpecError(f"{name}: {error}: measure more models, accelerators or layouts") from None
     kept = np.linspace(0, chains.sizes["chain"] * chains.sizes["draw"] - 1, DRAWS).astype(int)
     draws = pd.DataFrame({key: chains[key].to_numpy().reshape(-1)[kept] for key in (*NAMES, ERROR)})
-    draws[ERROR] *= widening
-    decided = effective_factors(chains)
     return Calibration(
         name,
         dict(zip(NAMES, np.exp(best).tolist(), strict=True)),
@@ -105,9 +96,7 @@ def calibrate(rows: pd.DataFrame, name: str, effort: Effort, seed: int = 0, told
         diagnostics(chains),
         chains,
         len(problem.rows),
-        n,
-        decided,
-        widening,
+        int(labels.nunique()),
     )
 
 

@@ -85,32 +85,6 @@ def diagnostics(posterior: xr.Dataset) -> pd.DataFrame:
     return pd.DataFrame({label: {name: float(ds[name]) for name in posterior} for label, ds in columns.items()})
 
 
-def effective_factors(posterior: xr.Dataset) -> float:
-    """Factors the data decides rather than the prior: the sum of 1 - posterior variance over prior variance."""
-    decided = 0.0
-    for factor in FACTORS:
-        share = float(np.log(posterior[factor.name]).var()) / factor.spread**2
-        decided += max(0.0, 1.0 - share)
-    return decided
-
-
-def widened(posterior: xr.Dataset, n_configurations: int) -> float:
-    """What the errors' scale of unseen configurations is of that of fitted ones.
-
-    Fitting p numbers to n configurations makes their errors smaller than those of others by sqrt((n - p)/n): the
-    correction of the degrees of freedom, with the number of factors the data decides.
-
-    Raises
-    ------
-    ValueError
-        When there are no more configurations than factors decided.
-    """
-    decided = effective_factors(posterior)
-    if n_configurations <= decided:
-        raise ValueError(f"{n_configurations} configurations cannot decide {decided:.1f} factors")
-    return float(np.sqrt(n_configurations / (n_configurations - decided)))
-
-
 def multiples(n: int, dof: float = TAIL) -> Array:
     """Equally probable multiples of the errors' scale: the middles of `n` slices of the Student distribution."""
     from scipy import stats

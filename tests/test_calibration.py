@@ -1,0 +1,169 @@
+"""Calibrations: known factors are found again, a user's file is read or refused, the command writes what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import cheetah_xr as cx
+from cheetah_xr import validation
+from cheetah_xr.calibration.factors import FACTORS, NAMES, fields_of
+from cheetah_xr.calibration.fit import SCALE, TAIL, Target, polish, search, thinned
+from cheetah_xr.calibration.measured import configurations_of, read_measurements
+from cheetah_xr.calibration.problem import make_problem
+from cheetah_xr.calibration.run import Effort, calibrate, predict
+from cheetah_xr.calibration.sample import multiples
+from cheetah_xr.cli import app
+
+TRUE = dict(zip(NAMES, np.log([factor.median for factor in FACTORS]), strict=True)) | {
+    "memory_gemm": np.log(0.6),
+    "launch_gemm": np.log(9e-6),
+    "compute_gemm": np.log(0.5),
+}
+
+
+def made_up(path: Path, noise: float = 0.0) -> Path:
+    """A file of measurements that the model itself made with :data:`TRUE`."""
+    lines = []
+    for model, gpu, precision, tp in (
+        ("llama-3.1-8b", "h100-sxm", "bf16", 1),
+        ("llama-3.1-70b", "h100-sxm", "fp8-kv8", 4),
+        ("qwen3-32b", "b200-sxm", "bf16", 2),
+    ):
+        for mode, isl, osl, loads in (("aggregated", 1024, 512, (1, 8, 64)), ("prefill", 4096, 1, (1, 4))):
+            for concurrency in loads:
+                lines.append((model, gpu, precision, mode, tp, isl, osl, concurrency, 1.0, 1.0))
+    columns = ["model", "gpu", "precision", "mode", "tp", "isl", "osl", "concurrency", "tpot_s", "ttft_s"]
+    pd.DataFrame(lines, columns=columns).to_csv(path, index=False)
+    problem = make_problem(read_measurements(path))
+    point = np.array([[TRUE[name] for name in NAMES]])
+    seconds = problem.seconds(fields_of(point))[:, 0]
+    seconds = seconds * np.exp(noise * np.random.default_rng(0).standard_normal(len(seconds)))
+    times = pd.Series(seconds, problem.rows.index).sort_index()
+    table = pd.read_csv(path)
+    table["tpot_s"] = times.where(table["mode"] == "aggregated")
+    table["ttft_s"] = times.where(table["mode"] == "prefill")
+    table.to_csv(path, index=False)
+    return path
+
+
+def test_known_factors_are_found_again(tmp_path: Path) -> None:
+    rows = read_measurements(made_up(tmp_path / "made.csv"))
+    target = Target(make_problem(rows))
+    start = np.log([factor.median for factor in FACTORS])
+    before = np.abs(target.errors(start[None])).max()
+    best = polish(target, start)
+    assert before > 0.2
+    assert np.abs(target.errors(best[None])).max() < 0.02
+    found = dict(zip(NAMES, np.exp(best), strict=True))
+    assert found["memory_gemm"] == pytest.approx(0.6, rel=0.03)
+    assert found["compute_gemm"] == pytest.approx(0.5, rel=0.06)
+
+
+def test_the_search_is_no_worse_than_the_prior_and_repeats(tmp_path: Path) -> None:
+    target = Target(make_problem(read_measurements(made_up(tmp_path / "made.csv"))))
+    start = np.append(np.log([factor.median for factor in FACTORS]), np.log(SCALE))
+    found = search(target, 30, seed=3)
+    assert target.log_probability(np.append(found, np.log(SCALE)))[0] >= target.log_probability(start)[0]
+    np.testing.assert_array_equal(found, search(target, 30, seed=3))
+
+
+def test_log_likelihood_by_hand(tmp_path: Path) -> None:
+    target = Target(make_problem(read_measurements(made_up(tmp_path / "made.csv")).head(2)))
+    point = np.log([[factor.median for factor in FACTORS]])
+    error = target.errors(point)[:, 0]
+    expected = sum(-2.0 * np.log(1 + (e / 0.1) ** 2 / 3) - np.log(0.1) for e in error)
+    assert TAIL == 3
+    assert target.log_likelihood(point, np.array([0.1]))[0] == pytest.approx(expected)
+
+
+def test_a_calibration_repeats_from_its_seed_and_covers(tmp_path: Path) -> None:
+    rows = read_measurements(made_up(tmp_path / "made.csv", noise=0.05))
+    effort = Effort(trials=12, steps=60)
+    one, two = (calibrate(rows, "mine", effort, seed=7) for _ in range(2))
+    assert one.best == two.best
+    pd.testing.assert_frame_equal(one.draws, two.draws)
+    assert list(one.draws) == [*NAMES, "error_scale"]
+    predicted = predict(rows, one)
+    assert (predicted["low_s"] < predicted["predicted_s"]).all()
+    inside = predicted["measured_s"].between(predicted["low_s"], predicted["high_s"])
+    assert inside.mean() >= 0.8
+    assert set(one.checks) == {"r_hat", "effective_samples"}
+
+
+def test_rows_of_one_configuration_are_thinned_evenly() -> None:
+    rows = pd.DataFrame({"concurrency": range(1, 101), "isl": 1, "osl": 1, "id": [str(n) for n in range(100)]})
+    kept = thinned(rows, pd.Series("a", rows.index), most=4)
+    assert kept["concurrency"].tolist() == [1, 34, 67, 100]
+
+
+def test_multiples_are_equally_probable_and_symmetric() -> None:
+    found = multiples(4)
+    # A Student variable of 3 degrees of freedom is below 0.34922 with probability 5/8 and below 1.4226 with 7/8.
+    assert found == pytest.approx([-1.42263, -0.34922, 0.34922, 1.42263], abs=1e-4)
+
+
+def test_static_batches_published_one_by_one_are_predicted() -> None:
+    table = validation.published_table()
+    rows = table[(table["rule"] == "") & (table["mode"] == "static")]
+    problem = make_problem(rows)
+    error = Target(problem).errors(np.log([[factor.median for factor in FACTORS]]))[:, 0]
+    assert len(error) == 275
+    assert np.median(np.abs(error)) < 0.3
+
+
+BAD = {
+    "mode": ("aggregated", "served", "row 2: mode 'served'; allowed are aggregated, disaggregated, prefill, static"),
+    "model": ("llama-3.1-8b", "llama-9", "row 2: model: "),
+    "tp": (",1,1024", ",1.5,1024", "row 2: tp 1.5: expected a whole number of at least 1"),
+    "concurrency": (",512,1,", ",512,0,", "row 2: concurrency 0: expected a whole number of at least 1"),
+}
+
+
+@pytest.mark.parametrize("key", BAD)
+def test_bad_rows_are_named(tmp_path: Path, key: str) -> None:
+    old, new, message = BAD[key]
+    path = made_up(tmp_path / "made.csv")
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(cx.SpecError, match=message):
+        read_measurements(path)
+
+
+def test_a_missing_time_and_unknown_columns_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("model,gpu,precision,mode,tp,isl,osl,concurrency\nllama-3.1-8b,h100-sxm,bf16,prefill,1,10,1,1\n")
+    with pytest.raises(cx.SpecError, match=r"row 2: ttft_s nan: expected seconds above 0"):
+        read_measurements(path)
+    path.write_text("model,gpu,tpott_s\n")
+    with pytest.raises(cx.SpecError, match=r"no column precision, mode, .*unknown column tpott_s"):
+        read_measurements(path)
+    with pytest.raises(cx.SpecError, match="cannot be read"):
+        read_measurements(tmp_path / "none.csv")
+
+
+def test_labels_of_configurations() -> None:
+    rows = pd.DataFrame({"model": ["a"], "gpu": "g", "engine": "e", "precision": "p", "layout": "1-1-1", "mode": "m"})
+    assert configurations_of(rows).tolist() == ["a|g|e|p|1-1-1|m"]
+
+
+def test_the_command_writes_a_set_that_can_be_used(tmp_path: Path) -> None:
+    path = made_up(tmp_path / "made.csv", noise=0.03)
+    argv = ["calibrate", str(path), "--name", "mine", "--trials", "12", "--steps", "40", "--to", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, argv)
+    assert result.exit_code == 0, result.output
+    assert "memory_gemm" in result.output
+    efficiency = cx.load_efficiency(tmp_path / "out" / "mine.yaml")
+    assert 0.5 < efficiency.memory_dense_mlp < 0.75
+    assert efficiency.link_all_reduce == 0.6
+    assert len(pd.read_csv(tmp_path / "out" / "mine.csv")) == 256
+
+
+@pytest.mark.parametrize("argv", [[], ["mine.csv", "--public"]])
+def test_the_command_wants_one_source(argv: list[str]) -> None:
+    result = CliRunner().invoke(app, ["calibrate", *argv])
+    assert result.exit_code != 0
+    assert "either a CSV of measurements or --public" in str(result.exception)
