@@ -144,8 +144,14 @@ def _no_link(inputs: Inputs) -> Num:
 
 
 def _no_peak(inputs: Inputs, work: PassWork) -> Num:
-    """Where the precision multiplies in a type the accelerator has no peak for."""
-    classes = {compute_class(op.kernel) for layer in work.parts for op in layer.operations if not is_zero(op.flops)}
+    """Where the precision multiplies in a type the accelerator has no peak for.
+
+    That does not depend on lengths: a number of the inputs that happens to be zero is no absence, alone as on an axis.
+    """
+    operations = [op for layer in work.parts for op in layer.operations]
+    classes = {
+        compute_class(op.kernel) for op in operations if isinstance(op.flops, np.generic) or not is_zero(op.flops)
+    }
     missing: Num = False
     for name in sorted(classes):
         missing = missing | np.isnan(inputs[f"peak.{name}"])

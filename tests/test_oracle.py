@@ -75,6 +75,17 @@ def test_edges_agree(name):
     assert not differences(found(point, "float64"), expected(point))
 
 
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+def test_a_missing_peak_does_not_depend_on_the_length(phase):
+    """At one token there is no entry to score, and the type of the scores is still one that the accelerator lacks."""
+    precision = points.PRECISIONS["bf16"].model_copy(update={"name": "fp8-scores", "indexer_compute": "fp8"})
+    records = (record_of("model", "deepseek-v4-flash"), record_of("gpu", "a100-sxm-80gb"), precision, points.IDEAL)
+    for seq_len in (1, 1000):
+        point = points.Point(*records, cx.Options(on_infeasible="ignore"), phase, 1, seq_len, 1, 1, 1)
+        assert found(point, "float64")["status"] == CODES["no_peak"]
+        assert not differences(found(point, "float64"), expected(point))
+
+
 # ---- whole grids
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 from agreement import PARTS, evaluated
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from situations import BYTES, RATES, UNCHUNKED, grids, options, records, workloads
 
@@ -20,9 +20,9 @@ RESOURCES = (["time_compute"], MEMORY, ["time_communication"], ["time_overhead"]
 
 
 def never_below(later, earlier):
-    """Whether numbers do not fall, up to rounding; points without times are skipped but must not be all."""
+    """Whether numbers do not fall, up to rounding; points without times are skipped, and so is a grid without any."""
     known = np.isfinite(later) & np.isfinite(earlier)
-    assert known.any()
+    assume(known.any())  # a prompt may be longer than the model takes
     return bool(np.all(later[known] >= earlier[known] * (1 - 1e-12)))
 
 
