@@ -1,0 +1,117 @@
+"""Requests under way: how many decode at once, how often their steps carry prompts, and what that does to times.
+
+Closed loop: a fixed number of requests is under way, and each one that ends is replaced at once. Limits: one mean
+length each of prompts and answers, first come first served, no preemption, no shared prefixes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import Num
+
+Array = NDArray[Any]
+
+OWN_PROMPTS = 2
+"""Prompts of an attention rank that no token of a request waits for: its own, and that of the one it decodes beside
+least, which starts when it ends."""
+
+BISECTIONS = 60
+
+
+def running(concurrency: Num, most: Num, dp: Num) -> Num:
+    """Requests that decode at once: all of them, or as many as the KV cache holds, at least one per attention rank."""
+    return np.minimum(concurrency, np.maximum(most, dp))
+
+
+def prompts_per_step(running: Num, dp: Num, osl: Num) -> Num:
+    """Prompts of others prefilled between two tokens of a request whose neighbours start at random.
+
+    Each of B requests needs one prefill in `osl` steps, so B/osl of them fall on a step, less those of
+    :data:`OWN_PROMPTS`.
+    """
+    return np.maximum(running - OWN_PROMPTS * dp, 0) / osl
+
+
+def prompts_per_step_in_waves(running: Num, together: Num, osl: Num) -> Num:
+    """The same where equal lengths keep requests in step and prompts go first, `together` of them in one pass.
+
+    A wave of B prompts is prefilled group by group; a request waits for the groups after its own, half of them on
+    average: (B - P)/2 prompts in `osl` steps.
+    """
+    return 0.5 * np.maximum(running - together, 0) / osl
+
+
+def prompts_per_pass(running: Num, dp: Num, osl: Num) -> Num:
+    """Prompts one pass prefills: one on every attention rank, or as many as end in a step."""
+    return dp * np.maximum(1, np.round(running / dp / osl))
+
+
+def prompts_in_budget(tokens: Num, isl: Num, dp: Num) -> Num:
+    """Prompts whose tokens fill the budget of a pass, at least one on every attention rank."""
+    return dp * np.maximum(1, np.round(tokens / isl))
+
+
+def tpot_separate(decode: Num, prefill: Num, prompts: Num, per_pass: Num) -> Num:
+    """Mean time per output token where prompts have passes of their own, `prompts` of them a step."""
+    return decode + prompts * prefill / per_pass
+
+
+def tpot_mixed(decode: Num, mixed: Num, prompts: Num, per_pass: Num) -> Num:
+    """The same where a pass carries the decoding requests and prompts together (chunked prefill).
+
+    A share prompts/per_pass of the steps, at most all of them, is such a pass and takes `mixed` in place of `decode`.
+    """
+    share = np.minimum(1, prompts / per_pass)
+    return decode + share * np.maximum(mixed - decode, 0)
+
+
+def tokens_in_mixed_pass(running: Num, prompts: Num, isl: Num) -> Num:
+    """Tokens of a mixed pass over those of its prompts: what its linear kernels and collectives grow by."""
+    return 1 + running / (prompts * isl)
+
+
+def decoding_in_pool(
+    concurrency: Num, first_token: Num, capacity: Num, osl: Num, decode: Callable[[Array], Array]
+) -> Array:
+    """Requests that decode at once in a pool of their own, of `concurrency` under way in both pools.
+
+    The rest is being prefilled or handed over, which takes `first_token` seconds a request, or waits because the
+    prefill pool finishes only `capacity` prompts a second. With n decoding, n/(osl*decode(n)) requests end a second:
+    n is the largest number for which n + first_token * that rate stays within `concurrency` and the rate within
+    `capacity`.
+
+    Parameters
+    ----------
+    concurrency, first_token, capacity, osl
+        Requests, s, 1/s and tokens, broadcast against one another.
+    decode
+        Seconds of a decode step with n requests in the pool, for an array of n; rises less than n does.
+
+    Returns
+    -------
+    numpy.ndarray
+        Requests, not whole, found by bisection between 0 and `concurrency`.
+    """
+    total = np.asarray(concurrency, float) + 0.0 * np.asarray(first_token) + 0.0 * np.asarray(capacity)
+    low, high = 1e-6 * total, total.copy()
+    for _ in range(BISECTIONS):
+        n = 0.5 * (low + high)
+        rate = n / (osl * decode(n))
+        fits = (n + first_token * rate <= total) & (rate <= capacity)
+        low, high = np.where(fits, n, low), np.where(fits, high, n)
+    return low
+
+
+def transfer_time(cache_bytes: Num, bandwidth: Num) -> Num:
+    """Seconds to hand the cache of one prompt from pool to pool: what one rank holds, at the rate of one rank."""
+    return cache_bytes / bandwidth
+
+
+def waiting_time(concurrency: Num, decoding: Num, first_token: Num, rate: Num) -> Num:
+    """Mean time a request waits before its prefill, by Little's law: those who neither decode nor are prefilled."""
+    return np.maximum(concurrency - decoding - first_token * rate, 0) / rate
