@@ -10,7 +10,14 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-TESTS = ["tests/test_layer_kinds.py", "tests/test_anchors.py", "tests/test_seeds.py", "tests/test_oracle.py"]
+TESTS = [
+    "tests/test_layer_kinds.py",
+    "tests/test_anchors.py",
+    "tests/test_seeds.py",
+    "tests/test_serving_terms.py",
+    "tests/test_mixed.py",
+    "tests/test_oracle.py",
+]
 
 MUTANTS = [
     ("terms/linear.py", "return 2 * rows * k * n", "return rows * k * n", "a multiply-add is one FLOP"),
@@ -79,6 +86,12 @@ MUTANTS = [
         "n = m.hidden * mixed,",
         "one stream",
     ),
+    ("terms/serving.py", "running - OWN_PROMPTS * dp", "running - dp", "a request sees its successor's prompt"),
+    ("terms/serving.py", "0.5 * np.maximum(running - together", "np.maximum(running - together", "all of a wave"),
+    ("terms/serving.py", "np.minimum(1, prompts / per_pass)", "prompts / per_pass", "more mixed passes than steps"),
+    ("terms/serving.py", "& (rate <= capacity)", "", "decode without prefill"),
+    ("mixed.py", "op if op.kernel in CORE else _more(op, factors)", "_more(op, factors)", "cores of longer prompts"),
+    ("mixed.py", "head if layer.part", "every if layer.part", "logits of every prompt token"),
 ]
 
 
