@@ -10,6 +10,8 @@ from .api import operations as operations
 from .errors import SpecError as SpecError
 from .memory import explain_memory as explain_memory
 from .run import run_sweep as run_sweep
+from .serving import serve as serve
+from .serving import serve_disaggregated as serve_disaggregated
 from .specs import Efficiency as Efficiency
 from .specs import Gpu as Gpu
 from .specs import LayerGroup as LayerGroup

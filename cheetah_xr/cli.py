@@ -56,6 +56,20 @@ class Phase(StrEnum):
     decode = "decode"
 
 
+class Prefill(StrEnum):
+    """Whether passes carry prompts and decoding requests together."""
+
+    mixed = "mixed"
+    separate = "separate"
+
+
+class Lengths(StrEnum):
+    """Lengths of requests."""
+
+    random = "random"
+    fixed = "fixed"
+
+
 def _version(value: bool) -> None:
     if value:
         out.print(f"cheetah-xr {__version__}")
@@ -181,6 +195,78 @@ def estimate(
     if explain_memory:
         out.print(render_memory(axes), highlight=False)
     out.print(render(*estimate_point(axes)), highlight=False)
+
+
+@app.command()
+def serve(
+    model: Annotated[str, typer.Option(help="Catalogue name, YAML file or Hugging Face config.json.")],
+    gpu: Annotated[str, typer.Option(help="Catalogue name or YAML file.")],
+    concurrency: Annotated[int, typer.Option(help="Requests under way; one that ends is replaced at once.")] = 64,
+    isl: Annotated[int, typer.Option(help="Mean prompt tokens.")] = 8192,
+    osl: Annotated[int, typer.Option(help="Mean output tokens.")] = 1024,
+    precision: Annotated[
+        str | None, typer.Option(help="Catalogue name or YAML file; default that of the published checkpoint.")
+    ] = None,
+    efficiency: Annotated[
+        str, typer.Option(help="Catalogue name or YAML file; ideal is the speed ceiling.")
+    ] = "default",
+    tp: Annotated[int, typer.Option(help="Tensor-parallel degree.")] = 1,
+    dp: Annotated[int, typer.Option(help="Data-parallel degree of attention.")] = 1,
+    ep: Annotated[int, typer.Option(help="Expert-parallel degree.")] = 1,
+    prefill: Annotated[
+        Prefill | None, typer.Option(help="Prompts in passes with decoding requests (default), or in their own.")
+    ] = None,
+    lengths: Annotated[
+        Lengths | None, typer.Option(help="Lengths of requests: random (default), or fixed, so that they stay in step.")
+    ] = None,
+    chunk_tokens: Annotated[int, typer.Option(help="Most tokens of a prompt in one pass.")] = 8192,
+    prefill_workers: Annotated[
+        int | None, typer.Option(help="Instances that only prefill; those of --tp, --dp and --ep then only decode.")
+    ] = None,
+    prefill_tp: Annotated[int | None, typer.Option(help="Their tensor-parallel degree; default --tp.")] = None,
+    prefill_dp: Annotated[int | None, typer.Option(help="Their data-parallel degree; default --dp.")] = None,
+    prefill_ep: Annotated[int | None, typer.Option(help="Their expert-parallel degree; default --ep.")] = None,
+    decode_workers: Annotated[int | None, typer.Option(help="Instances that only decode; default 1.")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--option", "-o", help="Accounting option NAME=VALUE; repeat for more.")
+    ] = None,
+) -> None:
+    """Serve requests on one instance, or on instances that prefill and instances that decode: times and rates.
+
+    Example: `cheetah-xr serve --model llama-3.1-70b --gpu h100-sxm --tp 4 --concurrency 64 --isl 8192 --osl 1024`
+
+    Example: `cheetah-xr serve --model llama-3.1-70b --gpu h100-sxm --tp 4 --prefill-workers 3 --concurrency 64`
+    """
+    from .serving import serve as serve_together
+    from .serving import serve_disaggregated
+    from .serving.show import render
+    from .specs import load_model
+
+    loaded = load_model(model)
+    scheme = precision or getattr(loaded, "default_precision", "bf16")
+    load: dict[str, Any] = {"concurrency": concurrency, "isl": isl, "osl": osl, "chunk_tokens": chunk_tokens}
+    more = {**load, "efficiency": efficiency, "options": _options(option or [])}
+    together = {"prefill": prefill, "lengths": lengths}
+    apart = {"prefill_tp": prefill_tp, "prefill_dp": prefill_dp, "prefill_ep": prefill_ep}
+    if prefill_workers is None:
+        _not_given({**apart, "decode_workers": decode_workers}, "needs --prefill-workers")
+        chosen: dict[str, Any] = {name: value.value for name, value in together.items() if value is not None}
+        ds = serve_together(loaded, gpu, scheme, tp=tp, dp=dp, ep=ep, **chosen, **more)
+    else:
+        _not_given(together, "is for instances that do both; leave out --prefill-workers")
+        own = {"prefill_tp": tp, "prefill_dp": dp, "prefill_ep": ep}
+        layout: dict[str, Any] = {name: own[name] if value is None else value for name, value in apart.items()}
+        layout |= {"decode_tp": tp, "decode_dp": dp, "decode_ep": ep, "prefill_workers": prefill_workers}
+        layout |= {"decode_workers": 1 if decode_workers is None else decode_workers}
+        ds = serve_disaggregated(loaded, gpu, scheme, **layout, **more)
+    out.print(render(ds), highlight=False)
+
+
+def _not_given(values: dict[str, Any], why: str) -> None:
+    """Refuse options that mean nothing here."""
+    for name, value in values.items():
+        if value is not None:
+            raise SpecError(f"--{name.replace('_', '-')} {value}: {why}")
 
 
 def _options(pairs: list[str]) -> Options:

@@ -33,15 +33,20 @@ WORK_NAMES = tuple(name for name, variable in VARIABLES.items() if variable.kind
 
 Array = NDArray[Any]
 Selection = Mapping[str, slice]
+MakeCase = Callable[[Grid, int, int, Selection], Case]
 
 
 @dataclass(frozen=True)
 class Engine:
-    """A grid and what is wanted of it; the same for every block and tile, so that results do not depend on either."""
+    """A grid and what is wanted of it; the same for every block and tile, so that results do not depend on either.
+
+    `case` makes the pass of a tile, by default the one the grid describes.
+    """
 
     grid: Grid
     names: tuple[str, ...]
     dtype: np.dtype[Any]
+    case: MakeCase | None = None
 
     def dims_of(self, name: str) -> tuple[str, ...]:
         """Dims of a variable in canonical order."""
@@ -96,7 +101,7 @@ class Engine:
     def _fill(self, out: dict[str, Array], block: Selection, part: Selection) -> None:
         """Compute one part of a block: work at once, times tile by tile."""
         model, phase = _index(self.grid.models.dims, part), _index(self.grid.phases.dims, part)
-        case = case_of(self.grid, model, phase, part)
+        case = (self.case or case_of)(self.grid, model, phase, part)
         conditions = [c for c in case.conditions if np.any(c.where)]
         self._fill_work(out, block, part, case, conditions)
         if not any(VARIABLES[name].kind != "work" for name in self.names):

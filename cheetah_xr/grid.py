@@ -110,7 +110,9 @@ def build(axes: Axes) -> Grid:
 def _check_dims(axes: Axes, given: Mapping[str, Labelled], numbers: Mapping[str, Labelled]) -> None:
     """A DataArray's dim is its own, a new one, or an axis that is there and has the same labels."""
     taken = {*TYPES, *given, *BESIDE, *FIELD_UNITS, "n_gpus"}
-    own = {name: item.dims for name, item in given.items()}
+    replaced = {key.rpartition(".")[2]: item for key, item in numbers.items() if item.dims and key[:6] != "scale:"}
+    axis_of = {**given, **replaced}
+    own = {name: item.dims for name, item in axis_of.items()}
     for name, item in {**given, **numbers}.items():
         for dim in item.dims:
             if dim in taken and dim != name and own.get(dim) != (dim,) and dim != name.rpartition(".")[2]:
@@ -118,8 +120,8 @@ def _check_dims(axes: Axes, given: Mapping[str, Labelled], numbers: Mapping[str,
     arrays = {n: getattr(axes, n) for n in given} | dict(axes.overrides) | dict(axes.scales)
     for name, value in arrays.items():
         for axis in map(str, value.dims) if isinstance(value, xr.DataArray) else ():
-            if axis in given and axis != name and axis in value.coords:
-                labels = [label(r) if axis in d.RECORDS else r for r in given[axis].values]
+            if axis in axis_of and axis not in (name, name.rpartition(".")[2]) and axis in value.coords:
+                labels = [label(r) if axis in d.RECORDS else r for r in axis_of[axis].values]
                 if value.coords[axis].values.tolist() != labels:
                     raise SpecError(f"{name}: labels of dim {axis!r} differ from those of the axis")
 

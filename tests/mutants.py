@@ -15,6 +15,8 @@ TESTS = [
     "tests/test_launches.py",
     "tests/test_anchors.py",
     "tests/test_seeds.py",
+    "tests/test_serving_terms.py",
+    "tests/test_mixed.py",
     "tests/test_oracle.py",
 ]
 
@@ -92,6 +94,12 @@ MUTANTS = [
         "n = m.hidden * mixed,",
         "one stream",
     ),
+    ("terms/serving.py", "running - OWN_PROMPTS * dp", "running - dp", "a request sees its successor's prompt"),
+    ("terms/serving.py", "0.5 * np.maximum(running - together", "np.maximum(running - together", "all of a wave"),
+    ("terms/serving.py", "np.minimum(1, prompts / per_pass)", "prompts / per_pass", "more mixed passes than steps"),
+    ("terms/serving.py", "& (rate <= capacity)", "", "decode without prefill"),
+    ("mixed.py", "op if op.kernel in CORE else _more(op, factors)", "_more(op, factors)", "cores of longer prompts"),
+    ("mixed.py", "head if layer.part", "every if layer.part", "logits of every prompt token"),
 ]
 
 

@@ -24,9 +24,9 @@ LAYERS = (
     {"tile"},
     {"engine"},
     {"analysis", "blocks"},
-    {"by_kernel", "by_operation", "accessor"},
+    {"by_kernel", "by_operation", "mixed", "accessor"},
     {"api"},
-    {"reductions", "memory"},
+    {"reductions", "memory", "serving"},
     {"sweep"},
     {"recipe"},
     {"store"},
@@ -38,7 +38,7 @@ LAYERS = (
     {"__main__", "__init__"},
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
-ROOT_LEVEL = {"terms": {"__future__", "typing", "numpy", "scipy"}}
+ROOT_LEVEL = {"terms": {"__future__", "collections", "typing", "numpy", "scipy"}}
 
 
 def modules():

@@ -40,7 +40,11 @@ def command(words):
     )
 
 
-HELP = ["--help", "--version", *(f"{name} --help" for name in ("sweep", "estimate", "info", "figures", "list"))]
+HELP = [
+    "--help",
+    "--version",
+    *(f"{name} --help" for name in ("sweep", "estimate", "serve", "info", "figures", "list")),
+]
 
 
 @pytest.mark.parametrize("words", HELP)

@@ -47,7 +47,7 @@ def _batch(ds: xr.Dataset) -> xr.DataArray:
     return np.minimum(ds["batch"], ds["max_batch"]) if is_clipped(ds) else ds["batch"]  # type: ignore[return-value]
 
 
-def _accepted(ds: xr.Dataset) -> xr.DataArray | float:
+def accepted_tokens(ds: xr.Dataset) -> xr.DataArray | float:
     """Accepted tokens per pass, from the options the dataset carries or the axes that replace them."""
     options = options_of(ds)
     drafts = ds.coords.get("draft_tokens", options.get("draft_tokens", 0))
@@ -56,13 +56,13 @@ def _accepted(ds: xr.Dataset) -> xr.DataArray | float:
 
 
 def _tpot(ds: xr.Dataset) -> xr.DataArray:
-    return ds["step_time"] / _accepted(ds)
+    return ds["step_time"] / accepted_tokens(ds)
 
 
 def _throughput(ds: xr.Dataset) -> xr.DataArray:
     """Output tokens/s in decode, input tokens/s in prefill."""
     prefill = ds.coords[PHASE] == PREFILL
-    tokens = prefill * ds["seq_len"] + ~prefill * _accepted(ds)
+    tokens = prefill * ds["seq_len"] + ~prefill * accepted_tokens(ds)
     return _batch(ds) * tokens / ds["step_time"]
 
 

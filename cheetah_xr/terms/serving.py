@@ -17,8 +17,11 @@ from . import Num
 Array = NDArray[Any]
 
 OWN_PROMPTS = 2
-"""Prompts of an attention rank that no token of a request waits for: its own, and that of the one it decodes beside
-least, which starts when it ends."""
+"""Prompts of an attention rank that no token of a request waits for: its own, which comes before its first token, and
+that of its successor, which comes after its last."""
+
+TOKENS_IN_FIRST_PASSES = 16_384
+"""Prompt tokens an attention rank admits at once in an engine that prefills first (SGLang, max_prefill_tokens)."""
 
 BISECTIONS = 60
 
@@ -37,8 +40,13 @@ def prompts_per_step(running: Num, dp: Num, osl: Num) -> Num:
     return np.maximum(running - OWN_PROMPTS * dp, 0) / osl
 
 
+def prompts_together(isl: Num, dp: Num) -> Num:
+    """Prompts an engine that prefills first admits at once, on average: as many as :data:`TOKENS_IN_FIRST_PASSES`."""
+    return dp * np.maximum(1, TOKENS_IN_FIRST_PASSES / isl)
+
+
 def prompts_per_step_in_waves(running: Num, together: Num, osl: Num) -> Num:
-    """The same where equal lengths keep requests in step and prompts go first, `together` of them in one pass.
+    """The same where equal lengths keep requests in step and prompts go first, `together` of them at once.
 
     A wave of B prompts is prefilled group by group; a request waits for the groups after its own, half of them on
     average: (B - P)/2 prompts in `osl` steps.
@@ -75,20 +83,34 @@ def tokens_in_mixed_pass(running: Num, prompts: Num, isl: Num) -> Num:
     return 1 + running / (prompts * isl)
 
 
+def seconds_per_request(first: Num, per_pass: Num, decode: Num, steps: Num, running: Num) -> Num:
+    """Seconds of the engine one request takes, whose inverse is the rate at which requests end.
+
+    Its share of the pass that prefills `per_pass` prompts in `first` seconds, and of its `steps` decode steps, which it
+    shares with `running` requests. An engine does one pass at a time, so these seconds add up to all there are.
+    """
+    return first / per_pass + np.maximum(steps, 0) * decode / running
+
+
+def steps_beside_prompts(passes: Num, running: Num, per_pass: Num) -> Num:
+    """Decode steps of a request that mixed passes do: each prompt comes in `passes` of them, beside all that decode."""
+    return passes * np.maximum(running - per_pass, 0) / per_pass
+
+
 def decoding_in_pool(
-    concurrency: Num, first_token: Num, capacity: Num, osl: Num, decode: Callable[[Array], Array]
+    concurrency: Num, first_token: Num, capacity: Num, steps: Num, decode: Callable[[Array], Array]
 ) -> Array:
     """Requests that decode at once in a pool of their own, of `concurrency` under way in both pools.
 
     The rest is being prefilled or handed over, which takes `first_token` seconds a request, or waits because the
-    prefill pool finishes only `capacity` prompts a second. With n decoding, n/(osl*decode(n)) requests end a second:
+    prefill pool finishes only `capacity` prompts a second. With n decoding, n/(steps*decode(n)) requests end a second:
     n is the largest number for which n + first_token * that rate stays within `concurrency` and the rate within
     `capacity`.
 
     Parameters
     ----------
-    concurrency, first_token, capacity, osl
-        Requests, s, 1/s and tokens, broadcast against one another.
+    concurrency, first_token, capacity, steps
+        Requests, s, 1/s, and decode steps of a request, broadcast against one another.
     decode
         Seconds of a decode step with n requests in the pool, for an array of n; rises less than n does.
 
@@ -97,21 +119,21 @@ def decoding_in_pool(
     numpy.ndarray
         Requests, not whole, found by bisection between 0 and `concurrency`.
     """
-    total = np.asarray(concurrency, float) + 0.0 * np.asarray(first_token) + 0.0 * np.asarray(capacity)
-    low, high = 1e-6 * total, total.copy()
+    high = np.array(np.broadcast_arrays(concurrency, first_token, capacity, steps)[0], dtype=np.float64)
+    low = 1e-6 * high
     for _ in range(BISECTIONS):
         n = 0.5 * (low + high)
-        rate = n / (osl * decode(n))
-        fits = (n + first_token * rate <= total) & (rate <= capacity)
+        rate = n / (steps * decode(n))
+        fits = (n + first_token * rate <= concurrency) & (rate <= capacity)
         low, high = np.where(fits, n, low), np.where(fits, high, n)
     return low
 
 
 def transfer_time(cache_bytes: Num, bandwidth: Num) -> Num:
-    """Seconds to hand the cache of one prompt from pool to pool: what one rank holds, at the rate of one rank."""
+    """Seconds to hand the cache of one prompt from pool to pool: what one GPU holds, at the rate of one GPU."""
     return cache_bytes / bandwidth
 
 
 def waiting_time(concurrency: Num, decoding: Num, first_token: Num, rate: Num) -> Num:
-    """Mean time a request waits before its prefill, by Little's law: those who neither decode nor are prefilled."""
+    """Mean time a request waits before its prefill, by Little's law: of those who neither decode nor are prefilled."""
     return np.maximum(concurrency - decoding - first_token * rate, 0) / rate

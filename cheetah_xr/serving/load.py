@@ -1,0 +1,143 @@
+"""What is served: requests under way and their lengths, checked against the other axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from .. import dims as d
+from ..api import axes_of
+from ..axes import TYPES, Axes, labelled_integers
+from ..grid import BESIDE, FIELD_UNITS, Grid, build
+from ..specs import Options, SpecError
+
+CACHED = "options.cached_tokens"
+CHUNK = "chunk"
+"""Dim of the passes of one prompt, summed up before a result is shown."""
+
+MEANINGS = {
+    "concurrency": ("requests", "requests under way"),
+    "isl": ("tokens", "prompt tokens, cached ones included"),
+    "osl": ("tokens", "output tokens of a request"),
+    "chunk_tokens": ("tokens", "most prompt tokens of a request in one pass"),
+    "prefill_workers": ("1", "instances that prefill"),
+    "decode_workers": ("1", "instances that decode"),
+    **{f"{pool}_tp": ("1", f"tensor-parallel degree of a {pool} worker") for pool in ("prefill", "decode")},
+    **{f"{pool}_dp": ("1", f"data-parallel degree of a {pool} worker") for pool in ("prefill", "decode")},
+    **{f"{pool}_ep": ("1", f"expert-parallel degree of a {pool} worker") for pool in ("prefill", "decode")},
+}
+"""Unit and name in words of the numbers that are not arguments of an evaluation."""
+
+LEAST = {"osl": 2}
+"""Least values above 1: the first token is the prefill's, so decode needs a second."""
+
+RESERVED = {*TYPES, *d.LEADING, *d.TRAILING, *BESIDE, *FIELD_UNITS, *MEANINGS, CHUNK, "n_gpus"}
+
+
+@dataclass(frozen=True)
+class Load:
+    """Numbers of a serving question by name, without coordinates; and tokens of a prompt that are already cached."""
+
+    given: Mapping[str, xr.DataArray]
+    cached: xr.DataArray
+
+    def __getitem__(self, name: str) -> xr.DataArray:
+        return self.given[name]
+
+
+def numbers(given: Mapping[str, Any], forbidden: tuple[str, ...] = ()) -> dict[str, xr.DataArray]:
+    """Whole numbers as they were given: a list on the dim of its name, a DataArray on its own dims with its labels.
+
+    Dims in `forbidden` mean something else here.
+
+    Raises
+    ------
+    SpecError
+        Naming the argument, its value and what is allowed.
+    """
+    found = {}
+    for name, value in given.items():
+        item = labelled_integers(name, value, LEAST.get(name, 1))
+        coords = dict.fromkeys(item.dims, item.values)
+        if isinstance(value, xr.DataArray):
+            coords = {dim: value.coords[dim].values for dim in item.dims if dim in value.coords}
+        check_names(name, item.dims, {*forbidden, d.BATCH, d.SEQ_LEN, d.PHASE, CHUNK, *MEANINGS} - {name, *given})
+        units, words = MEANINGS[name]
+        found[name] = xr.DataArray(item.values, coords, item.dims, attrs={"units": units, "long_name": words})
+    return found
+
+
+def check_names(name: str, dims: tuple[str, ...], taken: set[str]) -> None:
+    """Refuse dims that are the names of something else."""
+    for dim in dims:
+        if dim in taken:
+            raise SpecError(f"{name}: dim {dim!r} is the name of something else; give the DataArray another dim")
+
+
+def load_of(given: Mapping[str, xr.DataArray], grid: Grid) -> Load:
+    """Check the dims of numbers against one another and against the other axes.
+
+    Raises
+    ------
+    SpecError
+        For a dim that is the name of something else, or has other sizes or labels elsewhere; for prompts that are
+        cached whole.
+    """
+    labels: dict[str, Any] = {dim: grid.coords[dim][1] for dim in grid.dims if dim in grid.coords}
+    sizes = {**grid.sizes}
+    for name, values in given.items():
+        for dim, size in values.sizes.items():
+            axis = str(dim)
+            check_names(name, (axis,), RESERVED - {*grid.sizes, *given})
+            if sizes.setdefault(axis, size) != size:
+                raise SpecError(f"{name}: dim {axis!r} has {size} values here and {sizes[axis]} elsewhere")
+            if dim in values.coords:
+                known = labels.setdefault(axis, values.coords[dim].values)
+                if list(map(str, known)) != list(map(str, values.coords[dim].values)):
+                    raise SpecError(f"{name}: labels of dim {axis!r} differ from those of the axis")
+    cached = xr.DataArray(grid.options.cached_tokens)
+    if "cached_tokens" in grid.coords:
+        dims, tokens, _ = grid.coords["cached_tokens"]
+        cached = xr.DataArray(tokens, dims=dims)
+    bare = {name: values.drop_vars(list(values.coords)) for name, values in given.items()}
+    if bool((cached >= bare["isl"]).any()):
+        raise SpecError(
+            f"options.cached_tokens: {int(cached.max())} of {int(bare['isl'].min())} prompt tokens (isl) are cached; "
+            "at least one must be left"
+        )
+    return Load(bare, cached.astype(np.int64))
+
+
+def serving_axes(options: Any, **arguments: Any) -> tuple[Axes, Grid]:
+    """Arguments of an evaluation, with the options of a serving engine, and the grid they span but for the load.
+
+    Nothing hides the exchange of experts (`overlap_ep` 0) unless the caller says otherwise: there is one micro-batch.
+    """
+    axes = axes_of(options=options, batch=1, seq_len=1, **arguments)
+    chosen = axes.options
+    if "overlap_ep" not in chosen.model_fields_set:
+        chosen = chosen.model_copy(update={"overlap_ep": 0.0})
+    grid = build(replace(axes, options=chosen))
+    return replace(axes, options=chosen), grid
+
+
+def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    """Refuse a word that is not allowed."""
+    if value not in allowed:
+        raise SpecError(f"{name}: allowed are {' and '.join(allowed)}, got {value!r}")
+
+
+def only(axes: Axes, *keys: str) -> Axes:
+    """The same without some overrides and scales."""
+    overrides = {k: v for k, v in axes.overrides.items() if k not in keys}
+    scales = {k: v for k, v in axes.scales.items() if k not in keys}
+    return replace(axes, overrides=overrides, scales=scales)
+
+
+def options_ignoring_memory(options: Options) -> Options:
+    """The same for passes whose requests are known to fit."""
+    return options.model_copy(update={"on_infeasible": "ignore"})
