@@ -7,7 +7,7 @@ import cheetah_xr
 
 PACKAGE = Path(cheetah_xr.__file__).parent
 LAYERS = (
-    {"_version", "dims"},
+    {"_version", "dims", "expressions"},
     {"specs"},
     {"terms"},
     {"ledger"},
