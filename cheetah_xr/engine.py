@@ -77,7 +77,7 @@ class Engine:
         block = {dim: _bounded(s, self.grid.sizes[dim]) for dim, s in (whole | dict(selection or {})).items()}
         targets = {name: self._target(name, block) for name in self.names}
         loops, memory = (*self.grid.models.dims, *self.grid.phases.dims), dict[Any, Array]()
-        for part in _pieces(block, self.grid.order, CASE_POINTS, loops):
+        for part in pieces(block, self.grid.order, CASE_POINTS, loops):
             with np.errstate(all="ignore"):
                 self._fill(targets, block, part, memory)
         return {name: self._in_order(name, target.values) for name, target in targets.items()}
@@ -106,7 +106,7 @@ class Engine:
             return
         values = masked(time_values(case, names, self.dtype), lowest(conditions), self.dtype)
         program = Program({name: values[name] for name in names}, memory)
-        for piece in _pieces(part, order, TILE_POINTS, ()):
+        for piece in pieces(part, order, TILE_POINTS, ()):
             place = _within(piece, block, order)
             program.run(_within(piece, part, order), {name: targets[name].at(place) for name in names})
 
@@ -160,7 +160,7 @@ def masked(values: Mapping[str, Value], code: Value, dtype: np.dtype[Any]) -> di
     return found
 
 
-def _pieces(block: Selection, order: Sequence[str], room: int, loops: Sequence[str]) -> Iterator[dict[str, slice]]:
+def pieces(block: Selection, order: Sequence[str], room: int, loops: Sequence[str]) -> Iterator[dict[str, slice]]:
     """Cut a block into pieces of at most `room` points along its longest axes; `loops` one value at a time."""
     steps: dict[str, int] = {}
     for dim in reversed(order):

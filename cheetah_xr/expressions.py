@@ -73,7 +73,8 @@ def _joint(values: Iterable[Value]) -> tuple[int, ...]:
 
 def cast(value: Value, dtype: Any) -> Value:
     """A value in another number type."""
-    return apply(_convert, value, dtype=dtype) if isinstance(value, Later) else np.asarray(value, dtype=dtype)
+    few = not isinstance(value, Later) and np.size(value) <= FEW
+    return np.asarray(value, dtype=dtype) if few else apply(_convert, value, dtype=dtype)
 
 
 def _convert(value: Array, out: Array) -> None:
