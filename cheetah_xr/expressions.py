@@ -71,6 +71,11 @@ def _joint(values: Iterable[Value]) -> tuple[int, ...]:
     return np.broadcast_shapes(*(np.shape(value) for value in values))
 
 
+def later(array: Array, dtype: Any) -> Later:
+    """An array in a number type, and a start of expressions however few points there are."""
+    return Later(_convert, (array,), np.dtype(dtype))
+
+
 def cast(value: Value, dtype: Any) -> Value:
     """A value in another number type."""
     few = not isinstance(value, Later) and np.size(value) <= FEW

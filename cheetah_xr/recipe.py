@@ -116,7 +116,7 @@ def numbers_beside(engine: Engine) -> dict[str, tuple[tuple[str, ...], Array]]:
     found = {name: (dims, np.asarray(v)) for name, (dims, v, _) in engine.grid.coords.items()}
     for name, (dims, v) in list(found.items()):
         found[NUMBER + name] = dims, np.arange(v.size).reshape(v.shape)
-    for name in ("accepted", "prefill"):
+    for name in ("accepted", "sequence_tokens"):
         values = xr.DataArray(FOLLOWING[name](ds))
         found[name] = tuple(map(str, values.dims)), values.values
     return found

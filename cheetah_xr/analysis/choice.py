@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..dims import PHASE
 from ..engine import TILE_POINTS, pieces
-from ..expressions import Program, Value, apply, cast, nan_where
+from ..expressions import Program, Value, apply, later, nan_where
 from .conditions import OPERATORS, Condition
 from .derive import DERIVED
 
@@ -54,10 +55,10 @@ class Numbers:
         named = [dim for dim in self.names if dim in dims]
         return named, flat.transpose([left.index(dim) for dim in named])
 
-    def value(self, name: str, view: Callable[[Array], Value]) -> Value:
+    def value(self, name: str, view: Callable[[str, Array], Value]) -> Value:
         """A variable or metric, `view` of every array it is made of; of its own phase only, if it has one."""
         if name in self.arrays:
-            return view(self.aligned(name))
+            return view(name, self.aligned(name))
         metric, part = DERIVED[name], {}
         phases = self.arrays[PHASE][0] if metric.phase else ()
         for need in (*metric.needs, *metric.also):
@@ -65,10 +66,10 @@ class Numbers:
             if PHASE in phases and PHASE in self.arrays[need][0]:
                 number = np.flatnonzero(np.asarray(self.arrays[PHASE][1]) == metric.phase)
                 array = array.take(number[:1], axis=self.order.index(PHASE))
-            part[need] = view(array)
+            part[need] = view(need, array)
         value = metric.formula(part)
         if phases and PHASE not in phases:  # phases along another axis, such as that of layouts
-            value = value + nan_where(view(self.aligned(PHASE) != metric.phase), np.dtype(np.float64))
+            value = value + nan_where(view(PHASE, self.aligned(PHASE) != metric.phase), np.dtype(np.float64))
         return value
 
 
@@ -93,7 +94,7 @@ class Choice:
             values[~found] = missing
         return self.numbers.placed(values, (self.numbers.dims(name) - set(self.at)) | self.rest)
 
-    def _picked(self, array: Array) -> Array:
+    def _picked(self, name: str, array: Array) -> Array:
         order = self.numbers.order
         if all(n == 1 for dim, n in zip(order, array.shape, strict=True) if dim in self.at):
             return array
@@ -109,29 +110,24 @@ def choose(
 ) -> Choice:
     """Find the best point along `over`, on all dims that metric and conditions have; the first of equal ones."""
     used = {dim for name in (metric, *(c.name for c in conditions)) for dim in numbers.dims(name)}
-    program, memory = _score(numbers, metric, conditions, minimize=minimize), np.empty(0)
     order, sizes = numbers.order, numbers.sizes
-    axes = tuple(order.index(dim) for dim in over)
-    n = math.prod(sizes[dim] for dim in over)
-    # How many points come after, itself included: the largest of equal ones is the first.
-    rank = (n - np.arange(n)).reshape([sizes[dim] for dim in over])
-    rank = rank.transpose(np.argsort(axes)).reshape([sizes[dim] if dim in over else 1 for dim in order])
+    program = _score(numbers, metric, conditions, minimize=minimize)
+    axes = tuple(i for i, dim in enumerate(order) if dim in over)
+    n, rank = _ranks(numbers, over)
     rest = [sizes[dim] if dim in used and dim not in over else 1 for dim in order]
-    best, first = np.full(rest, -np.inf), np.zeros(rest, dtype=np.int64)
+    best, first = np.full(rest, -np.inf), np.zeros(rest, dtype=rank.dtype)
     block = {dim: slice(0, sizes[dim] if dim in used else 1) for dim in order}
+    memory = np.empty(TILE_POINTS // 2), np.empty(TILE_POINTS // 2, dtype=np.bool_)
     for piece in pieces(block, order, TILE_POINTS // 2, ()):
         place = tuple(piece[dim] for dim in order)
         shape = [s.stop - s.start for s in place]
-        if memory.size < math.prod(shape):
-            memory = np.empty(math.prod(shape))
-        score = memory[: math.prod(shape)].reshape(shape)
-        program.run(place, {"": score})
+        score, fails = (m[: math.prod(shape)].reshape(shape) for m in memory)
+        program.run(place, {"score": score, "fails": fails})
+        np.copyto(score, -np.inf, where=fails)
         here = np.fmax.reduce(score, axis=axes, keepdims=True, initial=-np.inf)
-        ranks = rank[
-            tuple(s if dim in over and dim in used else slice(None) for dim, s in zip(order, place, strict=True))
-        ]
-        there = ((score == here) * ranks).max(axis=axes, keepdims=True)
-        kept = tuple(slice(None) if dim in over else s for dim, s in zip(order, place, strict=True))
+        kept = tuple(slice(None) if i in axes else s for i, s in enumerate(place))
+        ranks = rank[tuple(s if i in axes and order[i] in used else slice(None) for i, s in enumerate(place))]
+        there = np.multiply(np.equal(score, here, out=fails), ranks).max(axis=axes, keepdims=True)
         better = (here > best[kept]) | ((here == best[kept]) & (there > first[kept]))
         np.copyto(best[kept], here, where=better)
         np.copyto(first[kept], there, where=better)
@@ -141,18 +137,32 @@ def choose(
     return Choice(numbers, frozenset(used - set(over)), at, np.isfinite(best) & (first > 0))
 
 
-def _score(numbers: Numbers, metric: str, conditions: Sequence[Condition], *, minimize: bool) -> Program:
-    """What is to be as large as possible: NaN where a condition does not hold."""
+def _ranks(numbers: Numbers, over: Sequence[str]) -> tuple[int, Array]:
+    """Points along `over`, and of each how many follow, itself included: the largest of equal ones is the first."""
+    shape = [numbers.sizes[dim] for dim in over]
+    n = math.prod(shape)
+    ranks = np.arange(n, 0, -1, dtype=np.int32 if n < 2**31 else np.int64).reshape(shape)
+    present = [dim for dim in numbers.order if dim in over]
+    moved = ranks.transpose([list(over).index(dim) for dim in present])
+    return n, moved.reshape([numbers.sizes[dim] if dim in over else 1 for dim in numbers.order])
 
-    def wide(array: Array) -> Value:
-        return cast(array, np.float64) if array.dtype.kind in "iuf" else array
+
+def _score(numbers: Numbers, metric: str, conditions: Sequence[Condition], *, minimize: bool) -> Program:
+    """What is to be as large as possible, and where some condition fails: NaN never holds."""
+    known: dict[Any, Value] = {}
+
+    def wide(name: str, array: Array) -> Value:
+        if array.dtype.kind not in "iuf":
+            return array
+        key = name, array.shape
+        return known.setdefault(key, later(array, np.float64))
 
     score = numbers.value(metric, wide)
-    score = apply(np.negative, score) if minimize else score
+    fails: list[Value] = []
     for c in conditions:
         value = numbers.value(c.name, wide)
-        fails = apply(np.logical_not, OPERATORS[c.op](value, c.number))
-        score = apply(np.add, score, nan_where(fails, np.dtype(np.float64)))
-        if c.op == "!=":  # NaN never holds
-            score = apply(np.add, score, nan_where(apply(np.isnan, value), np.dtype(np.float64)))
-    return Program({"": score}, {})
+        fails.append(apply(np.logical_not, OPERATORS[c.op](value, c.number)))
+        if c.op == "!=":
+            fails.append(apply(np.isnan, value))
+    failed = reduce(partial(apply, np.logical_or), fails) if fails else np.bool_(False)
+    return Program({"score": apply(np.negative, score) if minimize else score, "fails": failed}, {})

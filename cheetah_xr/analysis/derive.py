@@ -59,12 +59,20 @@ def _accepted(ds: xr.Dataset) -> xr.DataArray | float:
     return xr.apply_ufunc(expected_tokens, drafts, chance, vectorize=True)  # type: ignore[no-any-return]
 
 
+def _sequence_tokens(ds: xr.Dataset) -> Any:
+    """Tokens of one sequence in a pass: accepted ones in decode, the prompt in prefill."""
+    prefill = ds.coords[PHASE] == PREFILL
+    if not prefill.any():
+        return _accepted(ds)
+    return ds["seq_len"] if prefill.all() else prefill * ds["seq_len"] + ~prefill * _accepted(ds)
+
+
 FOLLOWING: dict[str, Callable[[xr.Dataset], Any]] = {
     "accepted": _accepted,
     "running": _batch,
-    "prefill": lambda ds: ds.coords[PHASE] == PREFILL,
+    "sequence_tokens": _sequence_tokens,
 }
-"""Numbers of formulas that are not in a result: tokens a pass yields, sequences that run, whether it is a prefill."""
+"""Numbers of formulas that are not in a result: tokens a pass yields, sequences that run, tokens of one of them."""
 
 
 def _per_gpu(v: Mapping[str, Any]) -> Any:
@@ -73,7 +81,7 @@ def _per_gpu(v: Mapping[str, Any]) -> Any:
 
 def _tokens(v: Mapping[str, Any]) -> Any:
     """Output tokens of a decode pass, input tokens of a prefill: they are on few axes, and come first."""
-    return v["running"] * (v["prefill"] * v["seq_len"] + ~v["prefill"] * v["accepted"])
+    return v["running"] * v["sequence_tokens"]
 
 
 def _bytes(v: Mapping[str, Any]) -> Any:
@@ -89,7 +97,7 @@ def _energy(v: Mapping[str, Any]) -> Any:
 
 
 STEP = ("step_time",)
-TOKENS = ("accepted", "running", "prefill")
+TOKENS = ("running", "sequence_tokens")
 FLOW = ("step_time", "batch", "seq_len", "phase")
 BYTES = ("bytes_weights", "bytes_kv", "bytes_activations")
 
