@@ -24,7 +24,7 @@ from .status import BOTTLENECKS, CODES, MEMORY, NONE, Condition, lowest
 from .tile import Case, make_case, time_values, work_values
 from .variables import VARIABLES, WIRE
 
-CASE_POINTS = 2_097_152
+CASE_POINTS = 4_194_304
 """Points whose work is counted at once."""
 
 TILE_POINTS = 65_536
