@@ -123,9 +123,13 @@ def choose(
         shape = [s.stop - s.start for s in place]
         score, fails = (m[: math.prod(shape)].reshape(shape) for m in memory)
         program.run(place, {"score": score, "fails": fails})
-        np.copyto(score, -np.inf, where=fails)
+        if fails.all():
+            continue
+        np.copyto(score, np.nan, where=fails)
         here = np.fmax.reduce(score, axis=axes, keepdims=True, initial=-np.inf)
         kept = tuple(slice(None) if i in axes else s for i, s in enumerate(place))
+        if not (here >= best[kept]).any():
+            continue
         ranks = rank[tuple(s if i in axes and order[i] in used else slice(None) for i, s in enumerate(place))]
         there = np.multiply(np.equal(score, here, out=fails), ranks).max(axis=axes, keepdims=True)
         better = (here > best[kept]) | ((here == best[kept]) & (there > first[kept]))
