@@ -32,9 +32,9 @@ lint: $(READY)  ## Check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(READY)  ## Measure imports beside xarray's, speed beside the memory floor and the scalar oracle
+bench: $(READY)  ## Measure imports, and speed beside memory, file writes and the scalar oracle (ARGS=--billion adds 1e9 points)
 	$(BIN)/python benchmarks/imports.py
-	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/speed.py $(ARGS)
 
 # Other tools, each in an environment of its own; llm-analysis needs wheels that exist up to Python 3.11.
 TOOLS := aiconfigurator==0.12.0 genz-llm==0.0.16 llm-analysis==0.2.2

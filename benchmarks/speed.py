@@ -1,86 +1,140 @@
-"""Nanoseconds per point beside the floors of this machine, measured in one run: ``make bench``.
+"""Nanoseconds per point beside the floors of this machine, measured in one run: ``make bench`` (ARGS="--billion").
 
-Floors: ``np.copyto`` of as many bytes as the result has, into memory the process already owns and into fresh memory.
-Peer: the scalar oracle of the tests, one point at a time.
+Every case is evaluated in memory, reduced in blocks and stored without compression, on one pinned core. Floors are
+``np.copyto`` of as many bytes as the result has into fresh memory, and writing them to files of a block each. Peer: the
+scalar oracle of the tests, one point at a time. Scaling: points, workers and blocks of a reduced sweep, each in a
+process of its own. Wall time is the best round's; CPU time beside it tells a busy machine from a slow program.
 """
 
+import argparse
 import json
 import os
 import platform
-import resource
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
+import zarr
 from rich.console import Console
 from rich.table import Table
 
 import cheetah_xr as cx
-from cheetah_xr.api import axes_of
-from cheetah_xr.engine import Engine, prepare
+from cheetah_xr import run
+from cheetah_xr.engine import prepare
+from cheetah_xr.recipe import make_recipe
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import oracle
 
 OUTPUTS = ["step_time", "bottleneck", "status"]
-FREE = cx.Options(on_infeasible="ignore")
+FREE = {"on_infeasible": "ignore"}
 ROUNDS = 3
+GRID = {"batch": list(range(1, 5001)), "seq_len": list(range(20, 100_001, 20))}
+USER = {"gpu.hbm_bandwidth": {"min": 1e12, "max": 1e13, "num": 1250, "scale": "log"}}
+USER |= {"gpu.peak_bf16": {"min": 1e14, "max": 1e16, "num": 1250, "scale": "log"}}
+DENSE = {"model": "llama-3.1-70b", "gpu": "h100-sxm", "tp": 8, "efficiency": "ideal", "options": FREE, **GRID}
+SPREAD = DENSE | {"precision": "fp8", "tp": 1, "dp": 64, "ep": 64}
+
+CASES: dict[str, tuple[float | None, dict[str, Any]]] = {
+    "dense decode": (5, DENSE),
+    "dense prefill": (12, DENSE | {"phase": "prefill"}),
+    "MoE MLA decode, DP and EP": (12, SPREAD | {"model": "deepseek-v3"}),
+    "MoE MLA prefill, DP and EP": (30, SPREAD | {"model": "deepseek-v3", "phase": "prefill"}),
+    "hybrid decode, qwen3.5-27b": (12, DENSE | {"model": "qwen3.5-27b"}),
+    "hybrid decode, qwen3-next-80b-a3b": (12, SPREAD | {"model": "qwen3-next-80b-a3b", "precision": "bf16"}),
+    "dense decode, what does not fit masked": (None, DENSE | {"options": {}}),
+    "gemma-3-27b decode": (None, DENSE | {"model": "gemma-3-27b"}),
+    "deepseek-v3.2 decode": (None, SPREAD | {"model": "deepseek-v3.2"}),
+    "deepseek-v4-flash decode": (None, SPREAD | {"model": "deepseek-v4-flash"}),
+    "two user axes": (None, DENSE | {"batch": [1, 8, 64, 128], "seq_len": [1024, 2048, 4096, 8192], "overrides": USER}),
+}
+"""Sweeps of 25 million points, and the budget in memory in ns/point."""
 
 
-def cases() -> dict[str, Engine]:
-    """Sweeps that are timed."""
-    batch, length = np.arange(1, 5001), np.arange(1, 5001) * 20
-    short = {"batch": batch[:2000], "seq_len": length[:2000]}
-    user = {"gpu.hbm_bandwidth": np.geomspace(1e12, 1e13, 500), "gpu.peak_bf16": np.geomspace(1e14, 1e16, 500)}
-    dense = {"model": "llama-3.1-70b", "gpu": "h100-sxm", "tp": 8, "efficiency": "ideal", "options": FREE}
-    experts = {"model": "deepseek-v3", "gpu": "h100-sxm", "precision": "fp8", "dp": 64, "ep": 64, "options": FREE}
-    asked: dict[str, dict[str, Any]] = {
-        "dense decode, 25 million points": dense | {"batch": batch, "seq_len": length},
-        "the same, what does not fit masked": dense | {"batch": batch, "seq_len": length, "options": cx.Options()},
-        "dense prefill, 4 million points": dense | short | {"phase": "prefill"},
-        "MoE MLA decode with EP, 4 million points": experts | short | {"efficiency": "ideal"},
-        "two user axes, 4 million points": dense
-        | {"batch": [1, 8, 64, 128], "seq_len": [1024, 2048, 4096, 8192], "overrides": user},
-    }
-    hybrids = {
-        "qwen3.5-27b": {"tp": 8},
-        "gemma-3-27b": {"tp": 8},
-        "deepseek-v3.2": {"precision": "fp8", "dp": 64, "ep": 64},
-        "deepseek-v4-flash": {"precision": "fp8", "dp": 64, "ep": 64},
-        "qwen3-next-80b-a3b": {"dp": 64, "ep": 64},
-    }
-    asked |= {
-        f"{name} decode, 4 million points": dense | short | layout | {"model": name, "tp": layout.get("tp", 1)}
-        for name, layout in hybrids.items()
-    }
-    return {name: prepare(axes_of(**arguments), OUTPUTS) for name, arguments in asked.items()}
+def sweep_of(arguments: dict[str, Any], *, reduced: bool) -> cx.Sweep:
+    """A case as a sweep: stored as it is, or the best batch of every length."""
+    best = {"maximize": "throughput_per_gpu", "over": ["batch"], "keep": OUTPUTS}
+    if arguments.get("phase") != "prefill":
+        best["where"] = "tps_per_user >= 20"
+    wanted = {"best": best} if reduced else {"outputs": OUTPUTS}
+    return cx.Sweep(name="speed", title="speed", question="How fast?", **arguments, **wanted)
 
 
 def best_of(work: Callable[[], Any]) -> tuple[float, float]:
-    """Seconds of the first round and of the best; results are dropped between rounds."""
-    times = []
+    """Seconds of the best of some rounds, on the wall and of this process; results are dropped between rounds."""
+    walls, cpus = [], []
     for _ in range(ROUNDS):
-        start = time.perf_counter()
+        wall, cpu = time.perf_counter(), time.process_time()
         work()
-        times.append(time.perf_counter() - start)
-    return times[0], min(times)
+        walls.append(time.perf_counter() - wall)
+        cpus.append(time.process_time() - cpu)
+    return min(walls), min(cpus)
 
 
-def copy_floor(engine: Engine) -> tuple[float, float]:
-    """Seconds of np.copyto of the result's bytes: fresh memory first, then memory in use."""
-    source = np.zeros(engine.nbytes(), dtype=np.uint8)
-    source[:] = 1
-    target = np.empty_like(source)
-    return best_of(lambda: np.copyto(target, source))
+@contextmanager
+def one_core() -> Iterator[None]:
+    """This process pinned to its last core, where the system can pin."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def uncompressed() -> Any:
+    """Arrays of a store without compression."""
+    create = zarr.Group.create_array
+    return patch.object(zarr.Group, "create_array", lambda *a, **k: create(*a, **(k | {"compressors": None})))
+
+
+def write_files(folder: Path, nbytes: int, blocks: int) -> None:
+    """As many bytes in as many files, without anything else."""
+    data = np.ones(nbytes // blocks, dtype=np.uint8)
+    for number in range(blocks):
+        (folder / str(number)).write_bytes(data)
+
+
+def measure(arguments: dict[str, Any]) -> dict[str, float]:
+    """One case in ns/point: in memory, reduced, stored, and the floors of the same bytes."""
+    sweep = sweep_of(arguments, reduced=False)
+    engine = prepare(sweep.axes(), OUTPUTS)
+    points = engine.grid.n_points
+    found: dict[str, float] = {"points": points}
+
+    def note(name: str, work: Callable[[], Any]) -> None:
+        wall, cpu = best_of(work)
+        found[name], found[f"{name}_cpu"] = wall / points * 1e9, cpu / points * 1e9
+
+    source = np.ones(engine.nbytes(), dtype=np.uint8)
+    note("memory", engine.compute)
+    note("copyto", lambda: np.copyto(np.empty_like(source), source))
+    recipe = make_recipe(sweep_of(arguments, reduced=True))
+    blocks = list(run.cut(recipe.engine.grid, whole=recipe.whole_dims))
+    note("reduced", lambda: [recipe.make(block.selection) for block in blocks])
+    found["blocks"] = len(blocks)
+    with tempfile.TemporaryDirectory(dir=".") as folder, uncompressed():
+        job = run.make_job(sweep, Path(folder) / "speed.zarr")
+        note("stored", lambda: run.run_job(job, overwrite=True, progress=False, workers=1))
+        note("files", lambda: write_files(Path(folder), job.bytes_on_disk, 3 * len(job.blocks)))
+    return found
 
 
 def oracle_seconds_per_point() -> float:
     """Seconds of one point of the dense decode in the scalar oracle."""
     records = (cx.load_model("llama-3.1-70b"), cx.load_gpu("h100-sxm"), cx.load_precision("bf16"))
-    arguments = [record.model_dump() for record in (*records, cx.load_efficiency("ideal"), FREE)]
+    arguments = [record.model_dump() for record in (*records, cx.load_efficiency("ideal"), cx.Options(**FREE))]
     arguments[0]["n_parameters"] = None
     start = time.perf_counter()
     for batch in range(1, 1001):
@@ -88,40 +142,88 @@ def oracle_seconds_per_point() -> float:
     return (time.perf_counter() - start) / 1000
 
 
-def main() -> None:
-    """Measure, print a table, write JSON beside the results of sweeps."""
+SCALE = """
+import json, resource, sys, time
+import cheetah_xr as cx
+from cheetah_xr import run
+points, workers, block, store = int(float(sys.argv[1])), int(sys.argv[2]), int(float(sys.argv[3])), sys.argv[4]
+lengths = max(1, points // (4 * 4 * 2 * 500))
+job = run.make_job(cx.Sweep(
+    name="scale", title="scale", question="How much?", model="llama-3.1-70b", block_points=block,
+    gpu=["a100-sxm-80gb", "h100-sxm", "h200-sxm", "mi300x"], precision=["bf16", "fp8"], tp=[1, 2, 4, 8],
+    batch=list(range(1, 501)), seq_len={"min": 1, "max": 131072, "num": lengths},
+    best={"maximize": "throughput_per_gpu", "over": ["precision", "tp", "batch"], "where": "tps_per_user >= 20"},
+), store)
+start = time.perf_counter()
+run.run_job(job, progress=False, workers=workers)
+seconds = time.perf_counter() - start
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+n = job.grid.n_points
+print(json.dumps({"points": n, "workers": workers, "blocks": len(job.blocks), "seconds": seconds,
+                  "ns_per_point": seconds / n * 1e9, "peak_gb": peak}))
+"""
+
+
+def scaling(*, billion: bool) -> list[dict[str, float]]:
+    """A reduced sweep: points, then workers and blocks of 10 million points."""
+    block = 2_097_152
+    wanted = [(points, 2, block) for points in (1e6, 1e7, 1e8, *([1e9] if billion else []))]
+    wanted += [(1e7, 1, block), *((1e7, 2, size) for size in (131_072, 524_288, 8_388_608))]
     rows = []
-    for name, engine in cases().items():
-        points = engine.grid.n_points
-        first, best = best_of(engine.compute)
-        fresh, warm = copy_floor(engine)
-        rows.append(
-            {
-                "case": name,
-                "ns_per_point_first": first / points * 1e9,
-                "ns_per_point_best": best / points * 1e9,
-                "copyto_fresh": fresh / points * 1e9,
-                "copyto_warm": warm / points * 1e9,
-                "peak_memory_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
-            }
-        )
-    scalar = oracle_seconds_per_point()
-    table = Table(title="nanoseconds per point (step_time, bottleneck, status)")
-    for column in ("case", "first", "best", "copyto, fresh", "copyto, warm", "peak GB so far", "scalar oracle / best"):
+    for points, workers, size in wanted:
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "-c", SCALE, str(points), str(workers), str(size), f"{folder}/scale.zarr"]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+        rows.append(json.loads(done.stdout))
+    return rows
+
+
+def table_of_cases(rows: dict[str, dict[str, float]], scalar: float) -> Table:
+    """Cases with their ratios to the floors and budgets: in memory, 1.5 times that reduced, 2.5 of the files stored."""
+    table = Table(title=f"ns/point on one core: {', '.join(OUTPUTS)}; CPU time in brackets")
+    for column in ("case", "in memory", "x copyto", "budget", "reduced", "budget", "stored", "x (files + compute)"):
         table.add_column(column, justify="left" if column == "case" else "right")
-    for row in rows:
-        numbers = [f"{row[k]:.2f}" for k in row if k != "case"]
-        table.add_row(str(row["case"]), *numbers, f"{scalar * 1e9 / float(row['ns_per_point_best']):,.0f} x")
-    cores = len(os.sched_getaffinity(0))
-    Console(width=140).print(
-        table, f"scalar oracle: {scalar * 1e6:.1f} us/point; {cores} cores, numpy {np.__version__}"
-    )
-    report = {"machine": platform.processor() or platform.machine(), "cores": cores, "numpy": np.__version__}
+    table.add_column("scalar oracle / in memory", justify="right")
+    for name, row in rows.items():
+        budget = CASES[name][0]
+        table.add_row(
+            name,
+            *(f"{row['memory']:.2f} ({row['memory_cpu']:.2f})", f"{row['memory'] / row['copyto']:.1f}"),
+            f"{budget:g}" if budget else "",
+            f"{row['reduced']:.2f} ({row['reduced_cpu']:.2f})",
+            f"{1.5 * budget:g}" if budget else "",
+            *(f"{row['stored']:.2f}", f"{row['stored'] / (row['files'] + row['memory']):.2f}"),
+            f"{scalar * 1e9 / row['memory']:,.0f} x",
+        )
+    return table
+
+
+def main() -> None:
+    """Measure, print tables, write JSON beside the results of sweeps."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--billion", action="store_true", help="also a reduced sweep of 1e9 points")
+    parser.add_argument("--case", action="append", choices=CASES, help="only these cases, and no scaling")
+    chosen = parser.parse_args()
+    console = Console(width=170)
+    with one_core():
+        scalar = oracle_seconds_per_point()
+        rows = {name: measure(CASES[name][1]) for name in chosen.case or CASES}
+    console.print(table_of_cases(rows, scalar), f"scalar oracle: {scalar * 1e6:.1f} us/point", highlight=False)
+    scaled = [] if chosen.case else scaling(billion=chosen.billion)
+    table = Table(title="a reduced sweep: points, workers, blocks")
+    for column in ("points", "workers", "blocks", "seconds", "ns_per_point", "peak_gb"):
+        table.add_column(column, justify="right")
+    for row in scaled:
+        table.add_row(*(f"{v:,}" if isinstance(v, int) else f"{v:.2f}" for v in row.values()))
+    if scaled:
+        console.print(table)
+    machine = {"machine": platform.processor() or platform.machine(), "system": platform.platform()}
+    machine |= {"cores": os.cpu_count(), "load": os.getloadavg(), "python": platform.python_version()}
+    machine |= {name: version(name) for name in ("cheetah_xr", "numpy", "xarray", "zarr", "dask")}
+    report = {**machine, "cases": rows, "scaling": scaled, "oracle_us_per_point": scalar * 1e6}
     path = Path("outputs") / "bench.json"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(
-        json.dumps(report | {"rows": rows, "oracle_us_per_point": scalar * 1e6}, indent=2), encoding="utf-8"
-    )
+    path.write_text(json.dumps(report, indent=2), encoding="utf-8")
 
 
 if __name__ == "__main__":

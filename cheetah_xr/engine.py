@@ -6,8 +6,8 @@ import itertools
 import json
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,17 +17,18 @@ from numpy.typing import NDArray
 from . import dims as d
 from ._version import MODEL_VERSION, __version__
 from .axes import Axes
+from .expressions import Later, Program, Value, apply, equal, larger, nan_where, times
 from .grid import Grid, build
 from .specs import Options, SpecError
-from .status import BOTTLENECKS, CODES, MEMORY, NONE, NOT_COMPUTED, Condition, lowest
-from .tile import Case, make_case, make_timer, work_values
+from .status import BOTTLENECKS, CODES, MEMORY, NONE, Condition, lowest
+from .tile import Case, make_case, time_values, work_values
 from .variables import VARIABLES, WIRE
 
-CASE_POINTS = 2_097_152
+CASE_POINTS = 4_194_304
 """Points whose work is counted at once."""
 
-TILE_POINTS = 131_072
-"""Points combined at once: arrays of half a megabyte stay in a core's cache."""
+TILE_POINTS = 65_536
+"""Points combined at once: a dozen arrays of a quarter of a megabyte stay in a core's cache."""
 
 WORK_NAMES = tuple(name for name, variable in VARIABLES.items() if variable.kind == "work")
 
@@ -79,51 +80,47 @@ class Engine:
         """
         whole = {dim: slice(0, size) for dim, size in self.grid.sizes.items()}
         block = {dim: _bounded(s, self.grid.sizes[dim]) for dim, s in (whole | dict(selection or {})).items()}
-        out = {name: self._empty(name, block) for name in self.names}
-        loops = (*self.grid.models.dims, *self.grid.phases.dims)
-        for part in _pieces(block, self.grid.order, CASE_POINTS, loops):
+        targets = {name: self._target(name, block) for name in self.names}
+        loops, memory = (*self.grid.models.dims, *self.grid.phases.dims), dict[Any, Array]()
+        for part in pieces(block, self.grid.order, CASE_POINTS, loops):
             with np.errstate(all="ignore"):
-                self._fill(out, block, part)
-        return {
-            name: values.transpose([self._kept(name).index(dim) for dim in self.dims_of(name)])
-            for name, values in out.items()
-        }
+                self._fill(targets, block, part, memory)
+        return {name: self._in_order(name, target.values) for name, target in targets.items()}
 
-    def _kept(self, name: str) -> list[str]:
-        """Dims of a variable in the order arrays are laid out in."""
+    def _target(self, name: str, block: Selection) -> Target:
         kept = self.dims_of(name)
-        return [dim for dim in self.grid.order if dim in kept]
+        shape = [block[dim].stop - block[dim].start if dim in kept else 1 for dim in self.grid.order]
+        return Target(np.empty(shape, self.dtype_of(name)))
 
-    def _empty(self, name: str, block: Selection) -> Array:
-        shape = [block[dim].stop - block[dim].start for dim in self._kept(name)]
-        return np.empty(shape, self.dtype_of(name))
+    def _in_order(self, name: str, values: Array) -> Array:
+        """Dims in canonical order, without those the variable does not have."""
+        order, dims = self.grid.order, self.dims_of(name)
+        kept = [dim for dim in order if dim in dims]
+        squeezed = values.squeeze(tuple(i for i, dim in enumerate(order) if dim not in dims))
+        return squeezed.transpose([kept.index(dim) for dim in dims])
 
-    def _fill(self, out: dict[str, Array], block: Selection, part: Selection) -> None:
+    def _fill(self, targets: Mapping[str, Target], block: Selection, part: Selection, memory: dict[Any, Array]) -> None:
         """Compute one part of a block: work at once, times tile by tile."""
         model, phase = _index(self.grid.models.dims, part), _index(self.grid.phases.dims, part)
         case = (self.case or case_of)(self.grid, model, phase, part)
         conditions = [c for c in case.conditions if np.any(c.where)]
-        self._fill_work(out, block, part, case, conditions)
-        if not any(VARIABLES[name].kind != "work" for name in self.names):
+        order = self.grid.order
+        self._fill_work(targets, _within(part, block, order), case, conditions)
+        names = [name for name in self.names if VARIABLES[name].kind != "work"]
+        if not names:
             return
-        timer = None
-        if any(name not in ("status", *WORK_NAMES) for name in self.names):
-            timer = make_timer(case, self.names, self.dtype)
-        for tile in _pieces(part, self.grid.order, TILE_POINTS, ()):
-            cut = _cutter(tile, part, self.grid.order)
-            code = lowest([replace(c, where=cut(c.where)) for c in conditions])
-            values: dict[str, Any] = {"status": np.where(code == NONE, CODES["ok"], code)}
-            if timer is not None:
-                values |= timer.run(cut)
-            masked = (code != NONE) & (code != CODES["clipped"])
-            for name in self.names:
-                if VARIABLES[name].kind != "work":
-                    missing = NOT_COMPUTED if name == "bottleneck" else np.nan
-                    mask = False if name == "status" else masked
-                    self._put(out, name, block, tile, values[name], mask, missing)
+        values = masked(time_values(case, names, self.dtype), lowest(conditions), self.dtype)
+        program = Program({name: values[name] for name in names}, memory)
+        for piece in pieces(part, order, TILE_POINTS, ()):
+            place = _within(piece, block, order)
+            program.run(_within(piece, part, order), {name: targets[name].at(place) for name in names})
 
     def _fill_work(
-        self, out: dict[str, Array], block: Selection, part: Selection, case: Case, conditions: Sequence[Condition]
+        self,
+        targets: Mapping[str, Target],
+        place: tuple[slice, ...],
+        case: Case,
+        conditions: Sequence[Condition],
     ) -> None:
         """Work and capacity variables, masked by the conditions on their own inputs (never by what fits)."""
         names = [name for name in self.names if VARIABLES[name].kind == "work"]
@@ -131,29 +128,44 @@ class Engine:
         for name in names:
             inputs = {*variable_inputs(name, self.grid.options), "options"}
             code = lowest([c for c in conditions if c.roots <= inputs and c.code not in MEMORY])
-            self._put(out, name, block, part, values[name], code != NONE, np.nan)
-
-    def _put(
-        self, out: dict[str, Array], name: str, block: Selection, piece: Selection, value: Any, mask: Any, missing: Any
-    ) -> None:
-        """Write a piece of a variable; axes it does not have must be of length 1."""
-        kept = self._kept(name)
-        place: tuple[Any, ...] = tuple(
-            slice(piece[x].start - block[x].start, piece[x].stop - block[x].start) for x in kept
-        )
-        target = out[name][(*place, ...)]
-        target[...] = self._drop(value, kept)
-        if np.any(mask):
-            np.copyto(target, missing, where=self._drop(mask, kept))
-
-    def _drop(self, value: Any, kept: list[str]) -> Any:
-        array = np.asarray(value)
-        if array.ndim == 0 or len(kept) == array.ndim:
-            return array
-        return array.squeeze(tuple(i for i, dim in enumerate(self.grid.order) if dim not in kept))
+            targets[name].put(place, values[name], code != NONE)
 
 
-def _pieces(block: Selection, order: Sequence[str], room: int, loops: Sequence[str]) -> Iterator[dict[str, slice]]:
+@dataclass(frozen=True)
+class Target:
+    """Array of a variable, of length 1 along the axes it does not have."""
+
+    values: Array
+
+    def at(self, place: tuple[slice, ...]) -> Array:
+        """A piece of it."""
+        index: list[Any] = [s if n > 1 else slice(None) for s, n in zip(place, self.values.shape, strict=True)]
+        return np.asarray(self.values[(*index, ...)])
+
+    def put(self, place: tuple[slice, ...], value: Any, mask: Any) -> None:
+        """Write a piece."""
+        target, where = self.at(place), np.asarray(mask)
+        np.copyto(target, np.asarray(value))
+        if where.any():
+            np.copyto(target, np.nan, where=where)
+
+
+def masked(values: Mapping[str, Value], code: Value, dtype: np.dtype[Any]) -> dict[str, Value]:
+    """The status, and values with NaN, or -1 in flags, where it says that there are none."""
+    if not isinstance(code, Later) and np.all(code == NONE):
+        return {**values, "status": np.int8(CODES["ok"])}
+    stopped = larger(np.int8(NONE), code)
+    found = {"status": times(code, stopped)}
+    stopped = apply(np.subtract, stopped, equal(code, np.int8(CODES["clipped"])))
+    for name, value in values.items():
+        if VARIABLES[name].kind == "flag":
+            found[name] = apply(np.bitwise_or, value, apply(np.negative, stopped))
+        else:
+            found[name] = apply(np.add, value, nan_where(stopped, dtype))
+    return found
+
+
+def pieces(block: Selection, order: Sequence[str], room: int, loops: Sequence[str]) -> Iterator[dict[str, slice]]:
     """Cut a block into pieces of at most `room` points along its longest axes; `loops` one value at a time."""
     steps: dict[str, int] = {}
     for dim in reversed(order):
@@ -168,16 +180,9 @@ def _pieces(block: Selection, order: Sequence[str], room: int, loops: Sequence[s
         yield dict(zip(order, slices, strict=True))
 
 
-def _cutter(tile: Selection, part: Selection, order: Sequence[str]) -> Callable[[Any], Any]:
-    """Cut an array of a part to a tile of it."""
-    slices = [slice(tile[dim].start - part[dim].start, tile[dim].stop - part[dim].start) for dim in order]
-
-    def cut(value: Any) -> Any:
-        if np.ndim(value) == 0:
-            return value
-        return value[tuple([s if n > 1 else slice(None) for s, n in zip(slices, value.shape, strict=True)])]
-
-    return cut
+def _within(piece: Selection, part: Selection, order: Sequence[str]) -> tuple[slice, ...]:
+    """Where a piece lies in a part."""
+    return tuple(slice(piece[dim].start - part[dim].start, piece[dim].stop - part[dim].start) for dim in order)
 
 
 def _bounded(s: slice, size: int) -> slice:

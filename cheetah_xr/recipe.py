@@ -10,6 +10,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from .analysis.choice import Numbers
+from .analysis.derive import FOLLOWING
 from .api import stored_for
 from .dims import BATCH, SEQ_LEN
 from .engine import Engine, Selection, attributes, dataset_attributes, prepare
@@ -52,6 +54,7 @@ class Recipe:
     reductions: tuple[Best | Histogram, ...]
     products: tuple[Product, ...]
     described: Mapping[str, str]
+    beside: Mapping[str, tuple[tuple[str, ...], Array]]
 
     @property
     def whole_dims(self) -> tuple[str, ...]:
@@ -67,11 +70,56 @@ class Recipe:
         """Arrays of a block."""
         values = self.engine.compute(selection)
         made = {name: values[name] for name in self.outputs}
-        if self.reductions:
-            ds = block_dataset(self.engine, values, selection)
-            for reduction in self.reductions:
-                made |= {str(n): stored_form(self.engine, str(n), v) for n, v in reduction.of(ds).data_vars.items()}
+        for reduction in self.reductions:
+            if isinstance(reduction, Best):
+                made |= self._chosen(reduction, values, selection)
+            else:
+                found = reduction.of(block_dataset(self.engine, values, selection))
+                made |= {str(name): array.values for name, array in found.data_vars.items()}
         return {p.name: made[p.name].astype(p.dtype, copy=False) for p in self.products}
+
+    def _chosen(self, reduction: Best, values: Mapping[str, Array], selection: Selection) -> dict[str, Array]:
+        """The best points of a block, without the cost of labels."""
+        grid = self.engine.grid
+        whole = {dim: range(n)[selection.get(dim, slice(None))] for dim, n in grid.sizes.items()}
+        arrays = {
+            name: (dims, v[tuple(slice(whole[dim].start, whole[dim].stop) for dim in dims)])
+            for name, (dims, v) in self.beside.items()
+        }
+        arrays |= {name: (self.engine.dims_of(name), array) for name, array in values.items()}
+        running = (
+            FOLLOWING["running"](block_dataset(self.engine, values, selection))
+            if grid.options.on_infeasible == "clip"
+            else None
+        )
+        arrays["running"] = arrays[BATCH] if running is None else (running.dims, running.values)
+        numbers = Numbers(grid.dims, grid.order, {dim: len(r) for dim, r in whole.items()}, arrays)
+        choice = reduction.choose(numbers)
+        picked = {name: choice.pick(name) for name in (reduction.metric, *reduction.keep)}
+        for name, (dims, _, _) in grid.coords.items():
+            if set(dims) & set(reduction.over):
+                label = f"best_{name}"
+                text = axis_labels(self.engine, label)
+                named, found = choice.pick(NUMBER + name if text else name)
+                picked[label] = named, np.where(np.isnan(found), -1, found) if text else found
+        order = {product.name: product.dims for product in self.products}
+        return {name: v.transpose([dims.index(dim) for dim in order[name]]) for name, (dims, v) in picked.items()}
+
+
+NUMBER = "number of "
+"""What stands before the name of a text coordinate whose labels are given as their numbers."""
+
+
+def numbers_beside(engine: Engine) -> dict[str, tuple[tuple[str, ...], Array]]:
+    """What metrics read beside the variables: coordinates, and what follows from them."""
+    ds = block_dataset(engine, {}, {})
+    found = {name: (dims, np.asarray(v)) for name, (dims, v, _) in engine.grid.coords.items()}
+    for name, (dims, v) in list(found.items()):
+        found[NUMBER + name] = dims, np.arange(v.size).reshape(v.shape)
+    for name in ("accepted", "sequence_tokens"):
+        values = xr.DataArray(FOLLOWING[name](ds))
+        found[name] = tuple(map(str, values.dims)), values.values
+    return found
 
 
 def make_recipe(sweep: Sweep) -> Recipe:
@@ -99,7 +147,7 @@ def make_recipe(sweep: Sweep) -> Recipe:
             f"{', '.join(twice)} would be stored twice, as an output and reduced: leave it out of one of them"
         )
     described = {"title": sweep.title, "question": sweep.question}
-    return Recipe(engine, outputs, reductions, tuple(products), described)
+    return Recipe(engine, outputs, reductions, tuple(products), described, numbers_beside(engine))
 
 
 def stored_product(engine: Engine, name: str) -> Product:
@@ -140,16 +188,6 @@ def axis_labels(engine: Engine, name: str) -> list[str]:
     coord = engine.grid.coords.get(name.removeprefix("best_"))
     values = np.asarray(coord[1]) if coord is not None and name.startswith("best_") else np.zeros(0)
     return [] if np.issubdtype(values.dtype, np.number) else [str(label) for label in values]
-
-
-def stored_form(engine: Engine, name: str, values: xr.DataArray) -> Array:
-    """Values as they are written: a chosen label as its number on the axis."""
-    labels = axis_labels(engine, name)
-    if not labels:
-        return np.asarray(values.values)
-    numbers = {label: number for number, label in enumerate(labels)}
-    flat = [numbers.get(str(label), -1) for label in values.values.reshape(-1)]
-    return np.array(flat, dtype=np.int16).reshape(values.shape)
 
 
 def block_dataset(engine: Engine, values: Mapping[str, Array], selection: Selection) -> xr.Dataset:

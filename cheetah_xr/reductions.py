@@ -8,6 +8,7 @@ import xarray as xr
 from pydantic import Field, model_validator
 
 from .analysis.best import best
+from .analysis.choice import Choice, Numbers, choose
 from .analysis.conditions import parse_all
 from .analysis.histogram import histogram
 from .specs import Frozen
@@ -44,6 +45,10 @@ class Best(Frozen):
     def of(self, ds: xr.Dataset) -> xr.Dataset:
         """The best points of a result."""
         return best(ds, self.metric, self.over, self.where, keep=self.keep, minimize=self.maximize is None)
+
+    def choose(self, numbers: Numbers) -> Choice:
+        """The same on the plain arrays of a block."""
+        return choose(numbers, self.metric, self.over, parse_all(self.where), minimize=self.maximize is None)
 
 
 class Histogram(Frozen):

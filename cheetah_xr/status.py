@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
+from .expressions import Value, apply, larger
 from .ledger import Architecture, Collective, Pass, PassWork
 from .specs import RECURRENT, AnyModel, LayerGroup, LumpedModel, Model, Options
 from .terms import Num
@@ -185,15 +187,18 @@ def hardware_conditions(
     ]
 
 
-def lowest(conditions: list[Condition]) -> Num:
+def lowest(conditions: list[Condition]) -> Value:
     """Lowest applicable code, as int8; NONE where none applies. Conditions on the same axes are merged first."""
-    by_shape: dict[tuple[int, ...], Num] = {}
+    by_shape: dict[tuple[int, ...], Value] = {}
     for c in conditions:
         number = c.code + _LATER if c.code in MEMORY else c.code
-        code = np.where(c.where, np.int8(number), np.int8(NONE))
-        shape = np.shape(code)
-        by_shape[shape] = np.minimum(by_shape[shape], code) if shape in by_shape else code
-    result: Num = np.int8(NONE)
-    for _, code in sorted(by_shape.items(), key=lambda item: np.prod(item[0], dtype=int)):
-        result = np.minimum(result, code)
-    return result - ((result > _LATER) & (result != NONE)) * np.int8(_LATER)
+        where = np.asarray(c.where, dtype=np.bool_).view(np.int8)
+        code = apply(np.subtract, np.int8(NONE), apply(np.multiply, where, np.int8(NONE - number)))
+        by_shape[code.shape] = apply(np.minimum, by_shape[code.shape], code) if code.shape in by_shape else code
+    result: Value = np.full((), NONE, dtype=np.int8)
+    for _, code in sorted(by_shape.items(), key=lambda item: math.prod(item[0])):
+        result = apply(np.minimum, result, code)
+    if any(c.code in MEMORY for c in conditions):
+        later, none = larger(result, np.int8(_LATER)), larger(result, np.int8(NONE - 1))
+        result = apply(np.subtract, result, apply(np.multiply, apply(np.subtract, later, none), np.int8(_LATER)))
+    return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,9 +18,10 @@ from .accounting import (
     wire_total,
     work_total,
 )
-from .combine import PARTS, Attribute, Plan, Planner, Stage, bottleneck
+from .combine import PARTS, Attribute, Combiner, Series, bottleneck
 from .dims import BATCH, DP, EFFICIENCY, EP, PRECISION, SEQ_LEN, TP
 from .drafting import pass_work
+from .expressions import Value, apply
 from .grid import Grid
 from .ledger import OUTSIDE, Collective, Pass, PassWork
 from .rates import (
@@ -77,7 +78,7 @@ def make_case(grid: Grid, inputs: Inputs, model: AnyModel, phase: str) -> Case:
     if options.on_infeasible == "clip":
         fits = np.minimum(batch, p.dp * held.sequences)
         batch = np.where(held.sequences < 1, batch, fits)  # what cannot run at all keeps the batch it was asked for
-        p = replace(p, instance_tokens=batch * p.new / options.micro_batches)
+        p = replace(p, instance_tokens=apply(np.multiply, batch / options.micro_batches, p.new))
         work = pass_work(model, precision, options, p)
     scales = _scales(options, p, batch)
     return Case(
@@ -105,7 +106,7 @@ def _pass(inputs: Inputs, options: Options, decode: bool, batch: Num) -> Pass:
         cached=cached,
         new=new,
         before=seq_len - 1 if decode else cached,
-        instance_tokens=batch * new / options.micro_batches,
+        instance_tokens=apply(np.multiply, batch / options.micro_batches, new),
         tp=inputs[TP],
         dp=inputs[DP],
         ep=inputs[EP],
@@ -218,50 +219,30 @@ def pass_seconds(case: Case) -> PassSeconds:
     return PassSeconds(stages, overhead, options.overlap_ep, options.granularity)
 
 
-def plan_pass(seconds: PassSeconds, planner: Planner) -> Plan:
-    """The whole pass in series: overheads, what needs no overlap, then layers with overlaps, then single kernels."""
-    first = planner.overhead(seconds.overhead)
-    mixed: list[Stage] = []
-    kernels: list[KernelSeconds] = []
+def in_series(seconds: PassSeconds, combiner: Combiner) -> Series:
+    """The whole pass: overheads, layers without overlap, layers in which something hides behind something else."""
+    whole = Series()
+    for overhead in seconds.overhead:
+        whole.constant("overhead", overhead)
     for stage in seconds.stages:
-        rest = planner.collectives(stage.rest)
         overlapped = not is_zero(stage.overlap_rest)
+        if not overlapped:
+            whole.collectives(stage.rest)
         if not (stage.exchange or overlapped):
-            first += rest
-            if seconds.granularity == "kernel":
-                kernels += stage.kernels
-            else:
-                mixed += planner.kernels(stage.kernels, seconds.granularity)
+            combiner.kernels(whole, stage.kernels, seconds.granularity)
             continue
-        inner = planner.kernels(stage.kernels, seconds.granularity)
+        inner = Series()
+        combiner.kernels(inner, stage.kernels, seconds.granularity)
         if stage.exchange:
-            inner = [planner.mix(inner, planner.collectives(stage.exchange), seconds.overlap_ep)]
+            inner = combiner.mix(inner, stage.exchange, seconds.overlap_ep)
         if overlapped:
-            inner = [planner.mix(inner, rest, stage.overlap_rest)]
-        else:
-            first += rest
-        mixed += inner
-    return Plan([*first, *mixed, *planner.kernels(kernels, "kernel")]).closed(planner.attribute)
+            inner = combiner.mix(inner, stage.rest, stage.overlap_rest)
+        whole.mixes += inner.mixes
+    return whole
 
 
-@dataclass(frozen=True)
-class Timer:
-    """A plan that runs on any tile of the part it was made for."""
-
-    plan: Plan
-    attribute: Attribute
-
-    def run(self, cut: Callable[[Any], Any]) -> dict[str, Any]:
-        """step_time, its parts and the bottleneck on their natural axes, not masked."""
-        time, parts = self.plan.run(cut, self.attribute)
-        if not self.attribute:
-            return {"step_time": time}
-        named = {f"time_{part}": parts.get(part, np.zeros((), dtype=time.dtype)) for part in PARTS}
-        return {"step_time": time, "bottleneck": bottleneck(time, parts), **named}
-
-
-def make_timer(case: Case, names: Sequence[str], dtype: np.dtype[Any]) -> Timer:
-    """Plan the times of a case.
+def time_values(case: Case, names: Sequence[str], dtype: np.dtype[Any]) -> dict[str, Value]:
+    """step_time, its parts and the bottleneck on their natural axes, not masked; those that were asked for.
 
     Parameters
     ----------
@@ -274,8 +255,12 @@ def make_timer(case: Case, names: Sequence[str], dtype: np.dtype[Any]) -> Timer:
     """
     parts = any(n.startswith("time_") for n in names)
     attribute: Attribute = "parts" if parts else "bottleneck" if "bottleneck" in names else ""
-    planner = Planner(case.scales, dtype, attribute)
-    return Timer(plan_pass(pass_seconds(case), planner), attribute)
+    combiner = Combiner(case.scales, dtype, attribute)
+    found = combiner.total(in_series(pass_seconds(case), combiner))
+    values = {"step_time": found["time"]} | {f"time_{part}": found.get(part, np.zeros((), dtype)) for part in PARTS}
+    if "bottleneck" in names:
+        values["bottleneck"] = bottleneck(found)
+    return {name: values[name] for name in names if name in values}
 
 
 def work_values(case: Case, names: Sequence[str]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import cheetah_xr
 
 PACKAGE = Path(cheetah_xr.__file__).parent
 LAYERS = (
-    {"_version", "dims", "errors"},
+    {"_version", "dims", "errors", "expressions"},
     {"specs"},
     {"terms"},
     {"ledger"},

@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 import cheetah_xr as cx
-from cheetah_xr import blocks, engine
+from cheetah_xr import blocks, engine, expressions
 from cheetah_xr.api import axes_of
 from cheetah_xr.variables import VARIABLES
 
@@ -61,9 +61,22 @@ def assert_same(a, b):
 def test_tiles_do_not_change_a_bit(name, points, monkeypatch):
     job = ready(name, efficiency="default")
     whole = job.compute()
+    monkeypatch.setattr(expressions, "FEW", points)
+    assert_same(whole, job.compute())
     monkeypatch.setattr(engine, "TILE_POINTS", points)
     assert_same(whole, job.compute())
     monkeypatch.setattr(engine, "CASE_POINTS", 4 * points)
+    assert_same(whole, job.compute())
+
+
+@pytest.mark.parametrize(
+    "options", [{"on_infeasible": "clip"}, {"granularity": "component", "overlap_tp": 0.3}], ids=str
+)
+def test_arithmetic_left_for_later_has_the_same_bits(options, monkeypatch):
+    job = ready("experts", options=cx.Options(small_ops="memory", **options))
+    whole = job.compute()
+    monkeypatch.setattr(expressions, "FEW", 0)
+    monkeypatch.setattr(engine, "TILE_POINTS", 50)
     assert_same(whole, job.compute())
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
 import xarray as xr
 
+from ..dims import LEADING, PHASE, TRAILING, canonical
 from ..specs import SpecError
+from .choice import Numbers, choose
 from .conditions import number, parse_all
-from .derive import DERIVED, derive
+from .derive import DERIVED, FOLLOWING, derive
 
 
 def with_derived(ds: xr.Dataset, names: Sequence[str]) -> xr.Dataset:
@@ -79,34 +81,36 @@ def best(
     absent = [dim for dim in dims if dim not in ds.dims]
     if absent or not dims:
         raise SpecError(f"best: over {', '.join(absent) or 'nothing'}; dims are {', '.join(map(str, ds.dims))}")
-    ds = with_derived(ds, [maximize, *keep, *(c.name for c in conditions)])
-    values = number(ds, maximize).astype(np.float64)
-    for condition in conditions:
-        values = values.where(condition.holds(ds))
-    missing = [dim for dim in dims if dim not in values.dims]
-    values = values.expand_dims({dim: ds.sizes[dim] for dim in missing})
-    rest = [str(dim) for dim in values.dims if dim not in dims]
-    flat = values.transpose(*rest, *dims).values.reshape(*(values.sizes[dim] for dim in rest), -1)
-    score = np.where(np.isnan(flat), np.inf, flat if minimize else -flat)
-    chosen = score.argmin(axis=-1)
-    found = np.isfinite(np.take_along_axis(score, chosen[..., None], -1)[..., 0])
-    at = dict(zip(dims, np.unravel_index(chosen, [values.sizes[dim] for dim in dims]), strict=True))
-    where_at = {dim: xr.DataArray(index, dims=rest) for dim, index in at.items()}
-    ok = xr.DataArray(found, dims=rest)
+    names = list(dict.fromkeys([maximize, *keep]))
+    # Names, units and meanings are looked up on a corner of the dataset.
+    corner = with_derived(
+        ds.isel({dim: slice(0, 1) for dim in ds.dims if dim != PHASE}), [*names, *(c.name for c in conditions)]
+    )
+    for name in (maximize, *(c.name for c in conditions)):
+        number(corner, name)
+    along = [str(name) for name, coord in ds.coords.items() if set(coord.dims) & set(dims)]
+    numbers = numbers_of(ds, [*names, *(c.name for c in conditions), *along])
+    choice = choose(numbers, maximize, dims, conditions, minimize=minimize)
     out = xr.Dataset(coords={name: coord for name, coord in ds.coords.items() if not set(coord.dims) & set(dims)})
-    for name in dict.fromkeys([maximize, *keep]):
-        out[name] = _picked(ds[name], where_at, ok)
-    for label, coord in ds.coords.items():
-        if set(coord.dims) & set(dims):
-            out[f"best_{label}"] = _picked(coord, where_at, ok)
+    for label, name in [*((name, name) for name in names), *((f"best_{name}", name) for name in along)]:
+        out[label] = (*choice.pick(name), corner[name].attrs)
     return out.assign_attrs(ds.attrs)
 
 
-def _picked(values: xr.DataArray, at: dict[str, xr.DataArray], ok: xr.DataArray) -> xr.DataArray:
-    """Values at the chosen point; NaN, -1 in flags and "" in labels where there is none."""
-    picked = values.drop_vars(values.coords).isel({dim: index for dim, index in at.items() if dim in values.dims})
-    if "flag_values" in values.attrs:
-        return picked.where(ok, np.int8(-1)).astype(np.int8).assign_attrs(values.attrs)
-    if not np.issubdtype(picked.dtype, np.number):
-        return picked.where(ok, "").assign_attrs(values.attrs)
-    return picked.where(ok).assign_attrs(values.attrs)
+def numbers_of(ds: xr.Dataset, names: Sequence[str]) -> Numbers:
+    """Variables of a dataset, and what metrics among `names` are made of, laid out from short axes to long."""
+    needed = dict.fromkeys([*names, PHASE] if PHASE in ds.coords else names)
+    for name in names:
+        if name not in ds.variables:
+            needed |= dict.fromkeys((*DERIVED[name].needs, *DERIVED[name].also))
+    arrays: dict[str, tuple[tuple[str, ...], Any]] = {}
+    for name in needed:
+        values = FOLLOWING[name](ds) if name in FOLLOWING else ds[name] if name in ds.variables else None
+        if values is not None:
+            labelled = xr.DataArray(values)
+            arrays[name] = tuple(map(str, labelled.dims)), labelled.values
+    sizes = {str(dim): n for dim, n in ds.sizes.items()}
+    order = canonical(tuple(dim for dim in sizes if dim not in (*LEADING, *TRAILING)))
+    return Numbers(
+        tuple(dim for dim in order if dim in sizes), tuple(sorted(sizes, key=lambda dim: sizes[dim])), sizes, arrays
+    )

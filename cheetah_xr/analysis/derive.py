@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +18,17 @@ DECODE, PREFILL = "decode", "prefill"
 
 @dataclass(frozen=True)
 class Derived:
-    """One derived variable: what it means and needs, for which phase it is defined (None: both), and its formula."""
+    """One derived variable: what it means and needs, for which phase it is defined (None: both), and its formula.
+
+    A formula is of labelled or of plain aligned arrays; `also` are numbers it reads that follow from others.
+    """
 
     units: str
     comment: str
     needs: tuple[str, ...]
     phase: str | None
-    formula: Callable[[xr.Dataset], xr.DataArray]
+    formula: Callable[[Mapping[str, Any]], Any]
+    also: tuple[str, ...] = ()
 
 
 def expected_tokens(draft_tokens: float, acceptance: float) -> float:
@@ -55,68 +59,105 @@ def accepted_tokens(ds: xr.Dataset) -> xr.DataArray | float:
     return xr.apply_ufunc(expected_tokens, drafts, chance, vectorize=True)  # type: ignore[no-any-return]
 
 
-def _tpot(ds: xr.Dataset) -> xr.DataArray:
-    return ds["step_time"] / accepted_tokens(ds)
-
-
-def _throughput(ds: xr.Dataset) -> xr.DataArray:
-    """Output tokens/s in decode, input tokens/s in prefill."""
+def _sequence_tokens(ds: xr.Dataset) -> Any:
+    """Tokens of one sequence in a pass: accepted ones in decode, the prompt in prefill."""
     prefill = ds.coords[PHASE] == PREFILL
-    tokens = prefill * ds["seq_len"] + ~prefill * accepted_tokens(ds)
-    return _batch(ds) * tokens / ds["step_time"]
+    if not prefill.any():
+        return accepted_tokens(ds)
+    return ds["seq_len"] if prefill.all() else prefill * ds["seq_len"] + ~prefill * accepted_tokens(ds)
 
 
-def _bytes(ds: xr.Dataset) -> xr.DataArray:
-    return ds["bytes_weights"] + ds["bytes_kv"] + ds["bytes_activations"]
+FOLLOWING: dict[str, Callable[[xr.Dataset], Any]] = {
+    "accepted": accepted_tokens,
+    "running": _batch,
+    "sequence_tokens": _sequence_tokens,
+}
+"""Numbers of formulas that are not in a result: tokens a pass yields, sequences that run, tokens of one of them."""
 
 
-def _cost(ds: xr.Dataset) -> xr.DataArray:
-    return ds["n_gpus"] * ds["price_per_hour"] / (_throughput(ds) * 3600) * 1e6
+def _per_gpu(v: Mapping[str, Any]) -> Any:
+    return _tokens(v) / v["n_gpus"] / v["step_time"]
 
 
-def _energy(ds: xr.Dataset) -> xr.DataArray:
-    return ds["n_gpus"] * ds["tdp"] / _throughput(ds)
+def _tokens(v: Mapping[str, Any]) -> Any:
+    """Output tokens of a decode pass, input tokens of a prefill: they are on few axes, and come first."""
+    return v["running"] * v["sequence_tokens"]
+
+
+def _bytes(v: Mapping[str, Any]) -> Any:
+    return v["bytes_weights"] + v["bytes_kv"] + v["bytes_activations"]
+
+
+def _cost(v: Mapping[str, Any]) -> Any:
+    return v["n_gpus"] * v["price_per_hour"] / 3600 * 1e6 / _tokens(v) * v["step_time"]
+
+
+def _energy(v: Mapping[str, Any]) -> Any:
+    return v["n_gpus"] * v["tdp"] / _tokens(v) * v["step_time"]
 
 
 STEP = ("step_time",)
+TOKENS = ("running", "sequence_tokens")
 FLOW = ("step_time", "batch", "seq_len", "phase")
 BYTES = ("bytes_weights", "bytes_kv", "bytes_activations")
 
 DERIVED: dict[str, Derived] = {
-    "tpot": Derived("s", "time per accepted output token (decode)", STEP, DECODE, _tpot),
-    "tps_per_user": Derived("1/s", "output tokens/s of one sequence (decode)", STEP, DECODE, lambda ds: 1 / _tpot(ds)),
-    "ttft": Derived("s", "time to first token: one prefill of the batch", STEP, PREFILL, lambda ds: ds["step_time"]),
-    "throughput": Derived("1/s", "output tokens/s (decode) or input tokens/s (prefill)", FLOW, None, _throughput),
+    "tpot": Derived(
+        "s",
+        "time per accepted output token (decode)",
+        STEP,
+        DECODE,
+        lambda v: v["step_time"] / v["accepted"],
+        ("accepted",),
+    ),
+    "tps_per_user": Derived(
+        "1/s",
+        "output tokens/s of one sequence (decode)",
+        STEP,
+        DECODE,
+        lambda v: v["accepted"] / v["step_time"],
+        ("accepted",),
+    ),
+    "ttft": Derived("s", "time to first token: one prefill of the batch", STEP, PREFILL, lambda v: v["step_time"]),
+    "throughput": Derived(
+        "1/s",
+        "output tokens/s (decode) or input tokens/s (prefill)",
+        FLOW,
+        None,
+        lambda v: _tokens(v) / v["step_time"],
+        TOKENS,
+    ),
     "throughput_per_gpu": Derived(
         "1/s",
         "output (decode) or input (prefill) tokens/s of one GPU",
         (*FLOW, "n_gpus"),
         None,
-        lambda ds: _throughput(ds) / ds["n_gpus"],
+        _per_gpu,
+        TOKENS,
     ),
     "arithmetic_intensity": Derived(
-        "FLOP/B", "FLOPs per byte of HBM traffic", ("flops", *BYTES), None, lambda ds: ds["flops"] / _bytes(ds)
+        "FLOP/B", "FLOPs per byte of HBM traffic", ("flops", *BYTES), None, lambda v: v["flops"] / _bytes(v)
     ),
     "ridge": Derived(
         "FLOP/B",
         "arithmetic intensity at which bf16 compute and HBM take the same time",
         ("peak_bf16", "hbm_bandwidth"),
         None,
-        lambda ds: ds["peak_bf16"] / ds["hbm_bandwidth"],
+        lambda v: v["peak_bf16"] / v["hbm_bandwidth"],
     ),
     "mfu": Derived(
         "1",
         "share of peak FLOP/s in use on the slowest GPU",
         ("peak_compute_time", "step_time"),
         None,
-        lambda ds: ds["peak_compute_time"] / ds["step_time"],
+        lambda v: v["peak_compute_time"] / v["step_time"],
     ),
     "mbu": Derived(
         "1",
         "share of peak HBM bandwidth in use on the slowest GPU",
         (*BYTES, "hbm_bandwidth", "step_time"),
         None,
-        lambda ds: _bytes(ds) / (ds["hbm_bandwidth"] * ds["step_time"]),
+        lambda v: _bytes(v) / (v["hbm_bandwidth"] * v["step_time"]),
     ),
     "cost_per_million_tokens": Derived(
         "USD",
@@ -124,6 +165,7 @@ DERIVED: dict[str, Derived] = {
         (*FLOW, "n_gpus", "price_per_hour"),
         None,
         _cost,
+        TOKENS,
     ),
     "energy_per_token": Derived(
         "J",
@@ -131,6 +173,7 @@ DERIVED: dict[str, Derived] = {
         (*FLOW, "n_gpus", "tdp"),
         None,
         _energy,
+        TOKENS,
     ),
 }
 
@@ -175,7 +218,8 @@ def derive(ds: xr.Dataset, names: Sequence[str] | str) -> xr.Dataset:
         if missing:
             raise SpecError(f"derive: {name} needs {', '.join(missing)}, which the dataset does not have")
         part, valid = _of_phase(ds, name, metric.phase)
-        values = metric.formula(part)
+        numbers = {need: part[need] for need in metric.needs} | {also: FOLLOWING[also](part) for also in metric.also}
+        values = metric.formula(numbers)
         values = values if valid is None else values.where(valid)
         described = {"units": metric.units, "long_name": name.replace("_", " "), "comment": metric.comment}
         found[name] = values.assign_attrs(described)

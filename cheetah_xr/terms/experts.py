@@ -8,8 +8,11 @@ from . import Num
 
 
 def unused_probability(tokens: Num, top_k: Num, slots: Num) -> Num:
-    """Chance that an expert slot is used by none of `tokens` tokens under uniform routing, (1 - k/E)^T."""
-    return (1 - top_k / slots) ** tokens
+    """Chance that an expert slot is used by none of `tokens` tokens under uniform routing, (1 - k/E)^T.
+
+    As an exponential, several times faster than a power; below e^-60 it is nothing beside 1.
+    """
+    return np.exp(np.maximum(np.log1p(-top_k / slots) * tokens, -60.0))
 
 
 def distinct_mean(slots_per_rank: Num, unused: Num) -> Num:

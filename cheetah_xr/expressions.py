@@ -1,0 +1,227 @@
+"""Expressions: elementwise arithmetic that is done at once on few points, and on many points later, tile by tile.
+
+Formulas see arrays. What an operation gives does not depend on when it is done, so results have the same bits either
+way. A program does what is left for later on tiles that stay in a core's cache, in buffers that are used again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Value = Any
+"""An array, or an expression that stands for one."""
+
+FEW = 16_384
+"""Arithmetic on more points than this is left for later."""
+
+
+_serials = itertools.count()
+
+
+class Later(np.lib.mixins.NDArrayOperatorsMixin):
+    """An operation on arrays and other expressions that has not been done."""
+
+    def __init__(self, function: Callable[..., Any], operands: tuple[Value, ...], dtype: np.dtype[Any]) -> None:
+        self.function, self.operands, self.dtype = function, operands, dtype
+        self.shape = _joint(operands)
+        self.serial = next(_serials)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    def __array_ufunc__(self, function: np.ufunc, method: str, *operands: Value, **options: Any) -> Value:
+        """Leave a function of this and others for later."""
+        return NotImplemented if method != "__call__" or options else apply(function, *operands)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """All of it."""
+        target = np.empty(self.shape, self.dtype)
+        Program({"": self}, {}).run(None, {"": target})
+        return np.asarray(target, dtype=dtype)
+
+
+def apply(function: Callable[..., Any], *operands: Value, dtype: Any = None) -> Value:
+    """A function of values, at once or later: one that takes ``out``; a ufunc's number type follows from theirs."""
+    if dtype is None:
+        assert isinstance(function, np.ufunc)
+        kinds = [type(x) if type(x) in (int, float) else np.asarray(x).dtype for x in map(_typed, operands)]
+        dtype = function.resolve_dtypes((*kinds, None))[-1]
+    shape = _joint(operands)
+    if math.prod(shape) > FEW or any(isinstance(x, Later) for x in operands):
+        return Later(function, operands, np.dtype(dtype))
+    out = np.empty(shape, dtype)
+    function(*operands, out=out)
+    return out
+
+
+def _typed(value: Value) -> Any:
+    return np.empty(0, value.dtype) if isinstance(value, Later) else value
+
+
+def _joint(values: Iterable[Value]) -> tuple[int, ...]:
+    return np.broadcast_shapes(*(np.shape(value) for value in values))
+
+
+def later(array: Array, dtype: Any) -> Later:
+    """An array in a number type, and a start of expressions however few points there are."""
+    return Later(_convert, (array,), np.dtype(dtype))
+
+
+def cast(value: Value, dtype: Any) -> Value:
+    """A value in another number type."""
+    few = not isinstance(value, Later) and np.size(value) <= FEW
+    return np.asarray(value, dtype=dtype) if few else apply(_convert, value, dtype=dtype)
+
+
+def _convert(value: Array, out: Array) -> None:
+    np.copyto(out, value, casting="same_kind")
+
+
+def larger(a: Value, b: Value) -> Value:
+    """1 where a > b, else 0, as int8: arithmetic on it is several times faster than np.where."""
+    return apply(_greater, a, b, dtype=np.int8)
+
+
+def _greater(a: Array, b: Array, out: Array) -> None:
+    np.greater(a, b, out.view(np.bool_))
+
+
+def equal(a: Value, b: Value) -> Value:
+    """1 where a = b, else 0, as int8."""
+    return apply(_equal, a, b, dtype=np.int8)
+
+
+def _equal(a: Array, b: Array, out: Array) -> None:
+    np.equal(a, b, out.view(np.bool_))
+
+
+def nan_where(flag: Value, dtype: np.dtype[Any]) -> Value:
+    """NaN where a flag is 1, else 0: added, it is several times faster than writing where a mask says so."""
+    return apply(_nan_where, flag, dtype=dtype)
+
+
+def _nan_where(flag: Array, out: Array) -> None:
+    bits = out.view(np.dtype(f"i{out.itemsize}"))
+    np.copyto(bits, flag)
+    np.multiply(bits, np.array(np.nan, out.dtype).view(bits.dtype), out=bits)
+
+
+def is_nothing(value: Value) -> bool:
+    """Whether adding a value changes no bit: it is 0 everywhere, and known to be."""
+    return not isinstance(value, Later) and not np.any(value)
+
+
+def plus(a: Value, b: Value) -> Value:
+    """Sum."""
+    return b if is_nothing(a) else a if is_nothing(b) else apply(np.add, a, b)
+
+
+def times(a: Value, b: Value) -> Value:
+    """Product of finite values."""
+    return a if is_nothing(a) else b if is_nothing(b) else apply(np.multiply, a, b)
+
+
+class Program:
+    """Expressions by name, made ready for any tile of the arrays they are of.
+
+    `memory` holds buffers by number type and number; programs that do not run at once may share it.
+    """
+
+    def __init__(self, outputs: Mapping[str, Value], memory: dict[Any, Array]) -> None:
+        self._memory = memory
+        self._registers: list[Any] = _all_of(outputs.values())
+        known = {id(value): number for number, value in enumerate(self._registers)}
+        self._nodes = {n: value for n, value in enumerate(self._registers) if isinstance(value, Later)}
+        self._outputs = {name: known[id(value)] for name, value in outputs.items()}
+        self._steps = [
+            (node.function, tuple(known[id(x)] for x in node.operands), n) for n, node in self._nodes.items()
+        ]
+        self._cuts = [
+            (n, value, tuple(size > 1 for size in value.shape))
+            for n, value in enumerate(self._registers)
+            if isinstance(value, np.ndarray) and value.size > 1
+        ]
+        self._buffers = self._assigned()
+        self._views: dict[tuple[int, ...], list[Any]] = {}
+
+    def _assigned(self) -> dict[int, tuple[np.dtype[Any], int]]:
+        """Buffers of registers: one that is not read any more is used again, by the same step if shapes are equal."""
+        last = {operand: step for step, (_, operands, _) in enumerate(self._steps) for operand in operands}
+        last |= dict.fromkeys(self._outputs.values(), len(self._steps))
+        free: dict[np.dtype[Any], list[int]] = {}
+        made: dict[np.dtype[Any], int] = {}
+        found: dict[int, tuple[np.dtype[Any], int]] = {}
+        for step, (_, operands, number) in enumerate(self._steps):
+            node = self._nodes[number]
+            done = [x for x in dict.fromkeys(operands) if x in self._nodes and last[x] == step]
+            same = [x for x in done if (self._nodes[x].shape, self._nodes[x].dtype) == (node.shape, node.dtype)]
+            if same:
+                found[number] = found[same[0]]
+                done.remove(same[0])
+            elif free.get(node.dtype):
+                found[number] = node.dtype, free[node.dtype].pop()
+            else:
+                found[number] = node.dtype, made.setdefault(node.dtype, 0)
+                made[node.dtype] += 1
+            for x in done:
+                free.setdefault(found[x][0], []).append(found[x][1])
+        return found
+
+    def run(self, piece: tuple[slice, ...] | None, targets: Mapping[str, Array]) -> None:
+        """Write what every expression is on a tile into an array; without a piece, on the whole."""
+        registers = list(self._prepared(piece))
+        index: dict[tuple[bool, ...], tuple[slice, ...]] = {}
+        for number, array, long in self._cuts if piece is not None else ():
+            if long not in index:
+                index[long] = tuple(s if n else slice(None) for s, n in zip(piece or (), long, strict=True))
+            registers[number] = array[index[long]]
+        direct: dict[int, str] = {}  # an expression is computed in the array it is wanted in
+        for name, number in self._outputs.items():
+            if number not in direct and self._fits(number, registers[number], targets[name]):
+                registers[number], direct[number] = targets[name], name
+        for function, operands, number in self._steps:
+            function(*[registers[x] for x in operands], out=registers[number])
+        for name, number in self._outputs.items():
+            if direct.get(number) != name:
+                np.copyto(targets[name], registers[number])
+
+    def _fits(self, number: int, buffer: Any, target: Array) -> bool:
+        return number in self._nodes and buffer.shape == target.shape and buffer.dtype == target.dtype
+
+    def _prepared(self, piece: tuple[slice, ...] | None) -> list[Any]:
+        """Registers with buffers of a tile's shape in them."""
+        lengths = () if piece is None else tuple(s.stop - s.start for s in piece)
+        if lengths not in self._views:
+            self._views[lengths] = registers = list(self._registers)
+            for number, node in self._nodes.items():
+                shape = node.shape
+                if piece is not None:
+                    shape = tuple(m if n > 1 else 1 for m, n in zip(lengths, shape, strict=True))
+                registers[number] = self._buffer(self._buffers[number], math.prod(shape)).reshape(shape)
+        return self._views[lengths]
+
+    def _buffer(self, key: tuple[np.dtype[Any], int], size: int) -> Array:
+        if key not in self._memory or self._memory[key].size < size:
+            self._memory[key] = np.empty(size, key[0])
+        return self._memory[key][:size]
+
+
+def _all_of(values: Iterable[Value]) -> list[Value]:
+    """Values and all they are made of, expressions last and in the order they were written down in."""
+    found: dict[int, Value] = {}
+    waiting = list(values)
+    while waiting:
+        value = waiting.pop()
+        if id(value) not in found:
+            found[id(value)] = value
+            waiting += value.operands if isinstance(value, Later) else ()
+    return sorted(found.values(), key=lambda value: value.serial if isinstance(value, Later) else -1)
