@@ -1376,7 +1376,7 @@ def pass_time(case, work, batch):
         one = added(components_share(case, [component]), collectives_share(case, collectives))
         total = added(total, scaled(one, times))
     total["overhead"] += work.n_layers * efficiency["tau_layer"] + work.n_passes * efficiency["tau_global"]
-    total["overhead"] += efficiency["tau_batch"] * batch
+    total["overhead"] += efficiency["tau_batch"] * batch + efficiency["tau_sequence"] * math.ceil(batch / case.dp)
     return total
 
 

@@ -237,7 +237,7 @@ def test_launches_depend_on_neither_batch_nor_length():
     axes = Axes("deepseek-v3", "b200-sxm", ["fp8", "nvfp4"], LAUNCHING, "decode", range(1, 9), range(1, 9))
     grid = build(axes)
     case = case_of(grid, 0, 0, {dim: slice(None) for dim in grid.order})
-    per_pass, launched, _ = pass_seconds(case).overhead
+    per_pass, launched, *_ = pass_seconds(case).overhead
     assert (np.size(per_pass), np.size(launched)) == (1, 2)
 
 
@@ -372,3 +372,14 @@ def test_bad_numbers_are_refused():
             lambda key=key: cx.evaluate("8b", "h100-sxm", batch=1, seq_len=1, efficiency="ideal", scales={key: [0.5]}),
             f"scales: {key}: ideal has no {field}",
         )
+
+
+def test_a_time_per_sequence_of_an_attention_rank() -> None:
+    """10 sequences on 4 attention ranks are 3 on the fullest one."""
+    where = {"batch": 10, "seq_len": 100, "tp": 2, "dp": 4, "ep": 8, "dtype": "float64"}
+    plain, slow = (
+        cx.evaluate("deepseek-v3", "b200-sxm", "fp8", **where, efficiency=cx.Efficiency(name="e", tau_sequence=tau))
+        for tau in (0.0, 2e-6)
+    )
+    assert float(slow["step_time"] - plain["step_time"]) == pytest.approx(3 * 2e-6)
+    assert float(slow["time_overhead"]) == pytest.approx(3 * 2e-6)
