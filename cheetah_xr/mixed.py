@@ -71,7 +71,8 @@ def mixed_case(prefill: Case, decode: Case) -> Case:
     """A prefill that also does a decode step.
 
     Linear kernels and collectives work on the tokens of both, the LM head on one token of each prompt and on every new
-    token that is decoded; each kind keeps its attention core. Drafts of the decode step are passes of their own.
+    token that is decoded; each kind keeps its attention core. The host's time per request is
+    paid by those that decode. Drafts of the decode step are passes of their own.
     """
     m = prefill.options.micro_batches
     tokens = decode.batch * decode.p.new
@@ -91,7 +92,12 @@ def mixed_case(prefill: Case, decode: Case) -> Case:
         work.n_layers + decode.work.n_layers - prefill.model.n_layers,
         work.n_passes + decode.work.n_passes - 1,
     )
-    return replace(prefill, work=mixed)
+    costs = prefill.efficiency
+    per_request = {
+        "tau_batch": costs.tau_batch * decode.batch / prefill.batch,
+        "tau_sequence": costs.tau_sequence * decode.scales["whole"] / prefill.scales["whole"],
+    }
+    return replace(prefill, work=mixed, efficiency=costs.with_numbers(per_request))
 
 
 def _is_draft(layer: LayerWork) -> bool:

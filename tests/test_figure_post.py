@@ -42,7 +42,7 @@ def test_footnote_9_links():
     h100, b200 = cx.load_gpu("h100-sxm"), cx.load_gpu("b200-sxm")
     assert (h100.link_domain, h100.link_bandwidth, h100.nic_bandwidth) == (8, 450e9, 50e9)
     assert (b200.link_bandwidth, b200.nic_bandwidth) == (900e9, 50e9)
-    assert cx.load_efficiency("default").nic_all_to_all * h100.nic_bandwidth == pytest.approx(40e9)  # DeepEP
+    assert cx.load_efficiency("kernels").nic_all_to_all * h100.nic_bandwidth == pytest.approx(40e9)  # DeepEP
 
 
 # Figures 1 and 10, and the table behind them
@@ -115,7 +115,7 @@ def test_measured_beside_predicted(data):
 def test_the_prediction_is_the_engine(data):
     row = next(measurements.setups().itertuples())
     ds = cx.evaluate(
-        "deepseek-v3", "h100-sxm", "fp8", batch=18432, seq_len=2000, dp=72, ep=72,
+        "deepseek-v3", "h100-sxm", "fp8", batch=18432, seq_len=2000, dp=72, ep=72, efficiency="kernels",
         options={"micro_batches": 2, "overlap_ep": 1.0, "redundant_experts": 32},
     )  # fmt: skip
     assert row.setup == "72 H100, EP72"
@@ -357,7 +357,10 @@ def test_overhead_dominates_a_small_model_only(data):
     assert float(first.sel(model="qwen3-32b")) < 0.05
     assert (first.diff("model") < 0).all()
     assert not (share.diff("batch") > 0).any()
-    costs, step = cx.load_efficiency("default"), cx.evaluate("qwen3-0.6b", "h100-sxm", batch=1, seq_len=1024).step_time
+    costs, step = (
+        cx.load_efficiency("kernels"),
+        cx.evaluate("qwen3-0.6b", "h100-sxm", batch=1, seq_len=1024, efficiency="kernels").step_time,
+    )
     assert float(first.sel(model="qwen3-0.6b")) == pytest.approx(
         (28 * costs.tau_layer + costs.tau_global) / float(step)
     )

@@ -192,7 +192,7 @@ REAL = {
     "compute_fp8": 0.9,
     "compute_fp4": 0.7,
 }
-DEFAULT = cx.load_efficiency("default")
+DEFAULT = cx.load_efficiency("kernels")
 LAUNCHING = DEFAULT.with_numbers({"name": "launching", **REAL})
 SPARSE = {"gpu": "b200-sxm", "dp": 8, "ep": 8, "batch": 64, "seq_len": 2048, "efficiency": LAUNCHING}
 WIDE = cx.Options(micro_batches=2, overlap_tp=0.3, overlap_ep=0.6, on_infeasible="ignore")

@@ -10,8 +10,8 @@ from cheetah_xr.mixed import evaluate_mixed
 from cheetah_xr.specs import load_gpu
 
 IGNORE = {"on_infeasible": "ignore", "overlap_ep": 0.0}
-DENSE = {"model": "llama-3.1-8b", "gpu": "h100-sxm", "efficiency": "default", "tp": 2}
-EXPERTS = {"model": "mixtral-8x7b", "gpu": "h100-sxm", "efficiency": "default", "tp": 2, "dp": 2, "ep": 4}
+DENSE = {"model": "llama-3.1-8b", "gpu": "h100-sxm", "efficiency": "kernels", "tp": 2}
+EXPERTS = {"model": "mixtral-8x7b", "gpu": "h100-sxm", "efficiency": "kernels", "tp": 2, "dp": 2, "ep": 4}
 
 
 def mixed(setup, prompts, isl, running, context, **options):

@@ -11,7 +11,7 @@ import cheetah_xr as cx
 from cheetah_xr.serving.result import LIMITS, VARIABLES
 from cheetah_xr.status import CODES
 
-SETUP = {"model": "llama-3.1-8b", "gpu": "h100-sxm", "tp": 1}
+SETUP = {"model": "llama-3.1-8b", "gpu": "h100-sxm", "tp": 1, "efficiency": "kernels"}
 LOAD = {"concurrency": 32, "isl": 2000, "osl": 500}
 SHOWN = [name for name in VARIABLES if name != "kv_transfer_time"]
 

@@ -34,7 +34,7 @@ class Effort:
     """How long a calibration looks: trials of the search, steps of every chain."""
 
     trials: int = 200
-    steps: int = 3000
+    steps: int = 8000
 
 
 @dataclass(frozen=True)

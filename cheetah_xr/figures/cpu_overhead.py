@@ -19,10 +19,15 @@ HEAVY, LIGHT = 0.25, 0.05
 def data(gpu: str = "h100-sxm") -> xr.Dataset:
     """Share of CPU overhead in the step time."""
     ds = evaluate(
-        list(MODELS), gpu, batch=log_grid(1, 1024, 60), seq_len=CONTEXT, outputs=["step_time", "time_overhead"]
+        list(MODELS),
+        gpu,
+        batch=log_grid(1, 1024, 60),
+        seq_len=CONTEXT,
+        efficiency="kernels",
+        outputs=["step_time", "time_overhead"],
     )
     share = (ds["time_overhead"] / ds["step_time"]).reset_coords(drop=True)
-    first, costs = drawable(share).isel(batch=0), load_efficiency("default")
+    first, costs = drawable(share).isel(batch=0), load_efficiency("kernels")
     absent = ", ".join(model_name(name) for name in MODELS if bool(first.sel(model=name).isnull()))
     return described(
         {"overhead_share": share.assign_attrs(units="1")},

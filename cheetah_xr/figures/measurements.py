@@ -57,7 +57,7 @@ def precision_of(row: Any) -> Precision:
 EXPERT_FIELDS = ("weight_bytes", "input_bytes", "compute")
 
 
-def evaluated(row: Any, batch: Any, efficiency: Any = "default", phase: str = "decode") -> xr.Dataset:
+def evaluated(row: Any, batch: Any, efficiency: Any = "kernels", phase: str = "decode") -> xr.Dataset:
     """The engine's result for a setup: decode at its context, or prefill of its prompt."""
     options = {name: getattr(row, name) for name in ("expert_comm", "redundant_experts")}
     if phase == "decode":
@@ -95,8 +95,8 @@ def _of_setup(rows: pd.DataFrame) -> pd.DataFrame:
         seconds = seconds + ds["batch"] / setup.dp * prefill / setup.answer
     found = ds["batch"] / seconds / setup.n_gpus
     columns = {column: found.sel(efficiency=name).to_numpy() for name, column in SETS.items()}
-    return rows.assign(**columns, bound=flag_labels(ds["bottleneck"].sel(efficiency="default")).to_numpy())
+    return rows.assign(**columns, bound=flag_labels(ds["bottleneck"].sel(efficiency="kernels")).to_numpy())
 
 
-SETS = {"default": "predicted", "ideal": "ceiling"}
+SETS = {"kernels": "predicted", "ideal": "ceiling"}
 """Efficiency sets and the columns of their answers."""

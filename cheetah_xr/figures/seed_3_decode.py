@@ -48,7 +48,7 @@ def _prefill() -> Iterator[Quote]:
 def _real_engines() -> Iterator[Quote]:
     """The seed's two bands of practice beside the default efficiencies."""
     decode, prefill = [
-        evaluate(*REAL, batch=1, seq_len=PROMPT, phase=phase, efficiency=["ideal", "default"], dtype="float64")[
+        evaluate(*REAL, batch=1, seq_len=PROMPT, phase=phase, efficiency=["ideal", "kernels"], dtype="float64")[
             "step_time"
         ]
         for phase in ("decode", "prefill")

@@ -16,7 +16,8 @@ from ..mixed import evaluate_mixed
 from ..status import CODES
 from .load import CACHED, CHUNK, Load, only, options_ignoring_memory
 
-TAU_BATCH = "efficiency.tau_batch"
+PER_REQUEST = ("efficiency.tau_batch", "efficiency.tau_sequence")
+"""What the host does for a request in each of its decode steps, but once for its prompt."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Pool:
     def mixed(self, prompts: xr.DataArray, running: xr.DataArray, context: xr.DataArray) -> Seconds:
         """The same where each pass also does a decode step of those that run."""
         prompt = prompt_of(self.load)
-        axes = self._axes("prefill", prompts, prompt.new, prompt.cached)
+        axes = self._axes("prefill", prompts, prompt.new, prompt.cached, mixed=True)
         return _of_passes(evaluate_mixed(axes, running, context, self.max_bytes), prompt)
 
     def _evaluate(
@@ -128,10 +129,13 @@ class Pool:
     ) -> xr.Dataset:
         return evaluate_axes(self._axes(phase, batch, seq_len, cached), names, "float64", self.max_bytes)
 
-    def _axes(self, phase: str, batch: xr.DataArray, seq_len: xr.DataArray, cached: Any) -> Axes:
-        """A pass of the pool. Cached tokens belong to prefill, and the overhead per request to decode."""
-        axes = only(self.axes, CACHED) if phase == "decode" else only(self.axes, CACHED, TAU_BATCH)
-        own = {CACHED: cached, TAU_BATCH: 0.0} if phase == "prefill" else {}
+    def _axes(
+        self, phase: str, batch: xr.DataArray, seq_len: xr.DataArray, cached: Any, *, mixed: bool = False
+    ) -> Axes:
+        """A pass of the pool. Cached tokens belong to prefill, the overhead per request to those that decode."""
+        free = () if mixed or phase == "decode" else PER_REQUEST
+        axes = only(self.axes, CACHED, *free)
+        own = ({CACHED: cached} if phase == "prefill" else {}) | dict.fromkeys(free, 0.0)
         options = options_ignoring_memory(axes.options)
         overrides = {**axes.overrides, **own}
         return replace(axes, phase=phase, batch=batch, seq_len=seq_len, options=options, overrides=overrides)
