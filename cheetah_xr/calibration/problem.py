@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -135,13 +135,15 @@ def make_problem(rows: pd.DataFrame) -> Problem:
     """
     column = {"aggregated": "tpot_s", "disaggregated": "tpot_s", "prefill": "ttft_s", "static": "elapsed_s"}
     parts: list[Part] = []
-    kept, measured = [], []
+    kept: list[pd.DataFrame] = []
+    measured: list[Array] = []
     for mode, build in (("aggregated", _served), ("disaggregated", _pooled), ("prefill", _batch), ("static", _batch)):
         chosen = rows[(rows["mode"] == mode) & rows[column[mode]].notna()]
-        for group in _groups(chosen):
-            parts.append(build(group))
-            kept.append(group)
-            measured.append(group[column[mode]].to_numpy(float))
+        groups = list(_groups(chosen))
+        built = [build(group) for group in groups]
+        parts += [_one_pool(built)] if mode == "disaggregated" and built else built
+        kept += groups
+        measured += [group[column[mode]].to_numpy(float) for group in groups]
     if not kept:
         raise ValueError("no row has a time that can be predicted")
     return Problem(tuple(parts), pd.concat(kept), np.concatenate(measured))
@@ -209,6 +211,17 @@ def _pooled(rows: pd.DataFrame) -> Pooled:
     table = without_batch(compile_pass(prefill, len(rows)))
     return Pooled(
         decode, batches.astype(float), table, prompts, workers["prefill"], workers["decode"], concurrency, osl
+    )
+
+
+def _one_pool(parts: Sequence[Any]) -> Pooled:
+    """Rows of many groups as one part: the search for how many requests decode is made once for all."""
+    names = ("prompts", "prefill_workers", "decode_workers", "concurrency", "osl")
+    return Pooled(
+        tuple(joined([part.decode[k] for part in parts]) for k in range(len(POOL_SHARES))),
+        np.concatenate([part.batches for part in parts], axis=1),
+        joined([part.prefill for part in parts]),
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in names),
     )
 
 
