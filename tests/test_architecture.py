@@ -33,6 +33,7 @@ LAYERS = (
     {"run"},
     {"summary", "estimate", "listing"},
     {"validation"},
+    {"calibration"},
     {"figures"},
     {"cli"},
     {"__main__", "__init__"},
