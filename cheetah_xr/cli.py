@@ -361,6 +361,41 @@ def calibrate(
     run(measurements, public, name or [], trials, steps, seed, to, out, errors)
 
 
+@app.command()
+def validate(
+    predictions: Annotated[
+        Path | None, typer.Option(help="CSV of predictions: id, mode, factors, predicted_s, low_s, high_s.")
+    ] = None,
+    measurements: Annotated[
+        Path | None, typer.Option(help="CSV of your own measurements; default the public ones.")
+    ] = None,
+    efficiency: Annotated[
+        str | None, typer.Option(help="Predict with this set, by name or file; default that of each row's engine.")
+    ] = None,
+    aiconfigurator: Annotated[Path | None, typer.Option(help="Its predictions, to compare on the page.")] = None,
+    to: Annotated[Path | None, typer.Option(help="Write the page and its figures, such as docs/validation.md.")] = None,
+) -> None:
+    """Print how far predicted times are from measured ones, by engine, model, accelerator and load.
+
+    The public measurements need `pip install 'cheetah_xr[validation]'`.
+
+    Examples: `cheetah-xr validate`, `cheetah-xr validate --measurements mine.csv --efficiency mine.yaml`
+    """
+    from .calibration.report.command import run
+
+    def told(what: str) -> None:
+        errors.print(what, highlight=False, markup=False, soft_wrap=True)
+
+    found = run(predictions, measurements, efficiency, aiconfigurator, to is not None, told)
+    if isinstance(found, str):
+        print(found)
+    elif to is not None:
+        from .figures.error_report import write
+
+        write(found, to)
+        print(f"written: {to}")
+
+
 @app.command("list")
 def list_command(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
     """List the catalogue: models, gpus, precisions, efficiencies or sweeps.

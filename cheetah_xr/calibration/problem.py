@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import pandas as pd
@@ -31,6 +31,23 @@ POOL_SHARES = (0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
 MODES = ("aggregated", "disaggregated", "prefill", "static")
 INSTANCE = {"tp": "tp", "dp": "dp", "ep": "ep"}
 POOL = {name: {d: f"{name}_{d}" for d in INSTANCE} for name in ("prefill", "decode")}
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What a prediction takes into account; the defaults are the serving model, the others show what they buy.
+
+    `prompts`: "engine" is the rule of the row's engine, "apart" gives every one of B/osl prompts a step passes of their
+    own, one on every attention rank, "none" leaves them out. `limited`: no more requests decode than the cache holds.
+    `options` are options of every pass beside those of :data:`cheetah_xr.calibration.rows.SERVED`.
+    """
+
+    prompts: Literal["engine", "apart", "none"] = "engine"
+    limited: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+SERVING = Serving()
 
 
 class Part(Protocol):
@@ -124,7 +141,7 @@ class Problem:
         return np.concatenate([part.seconds(factors) for part in self.parts])
 
 
-def make_problem(rows: pd.DataFrame) -> Problem:
+def make_problem(rows: pd.DataFrame, serving: Serving = SERVING) -> Problem:
     """Passes of every row, counted once for all sets of factors.
 
     Parameters
@@ -132,6 +149,8 @@ def make_problem(rows: pd.DataFrame) -> Problem:
     rows
         Eligible rows of the table of measurements with modes of :data:`MODES`; rows without the time their mode is
         judged by are left out.
+    serving
+        What predictions take into account.
     """
     column = {"aggregated": "tpot_s", "disaggregated": "tpot_s", "prefill": "ttft_s", "static": "elapsed_s"}
     parts: list[Part] = []
@@ -140,7 +159,7 @@ def make_problem(rows: pd.DataFrame) -> Problem:
     for mode, build in (("aggregated", _served), ("disaggregated", _pooled), ("prefill", _batch), ("static", _batch)):
         chosen = rows[(rows["mode"] == mode) & rows[column[mode]].notna()]
         groups = list(_groups(chosen))
-        built = [build(group) for group in groups]
+        built = [build(group, serving) for group in groups]
         parts += [_one_pool(built)] if mode == "disaggregated" and built else built
         kept += groups
         measured += [group[column[mode]].to_numpy(float) for group in groups]
@@ -168,14 +187,15 @@ def lengths(rows: pd.DataFrame) -> tuple[Array, Array]:
     return rows["isl"].to_numpy(float) * share, rows["osl"].to_numpy(float) * share
 
 
-def _served(rows: pd.DataFrame) -> Served:
+def _served(rows: pd.DataFrame, how: Serving) -> Served:
     isl, osl = lengths(rows)
     prompt, context = _whole(isl), _whole(isl + osl / 2)
     dp, concurrency = rows["dp"].to_numpy(float), rows["concurrency"].to_numpy(float)
-    asked = case_of_rows(rows, "decode", INSTANCE, _whole(concurrency), context)
-    running = _whole(serving.running(concurrency, sequences_that_fit(asked, len(rows)), 1))
-    first = rows["engine"].isin(PROMPTS_FIRST).to_numpy()
-    waves = first & (rows["length_share"].to_numpy(float) == 1)
+    asked = case_of_rows(rows, "decode", INSTANCE, _whole(concurrency), context, **how.options)
+    most = sequences_that_fit(asked, len(rows)) if how.limited else np.full(len(rows), np.inf)
+    running = _whole(serving.running(concurrency, most, 1))
+    first = rows["engine"].isin(PROMPTS_FIRST).to_numpy() | (how.prompts != "engine")
+    waves = first & (rows["length_share"].to_numpy(float) == 1) & (how.prompts == "engine")
     together = dp * np.maximum(1, WAVE_TOKENS / isl)
     per_step = _either(
         waves,
@@ -185,8 +205,10 @@ def _served(rows: pd.DataFrame) -> Served:
     per_pass = _either(
         waves, serving.prompts_in_budget(CHUNK_TOKENS, isl, dp), serving.prompts_per_pass(running, dp, osl)
     )
-    decode = case_of_rows(rows, "decode", INSTANCE, running, context)
-    prefill = case_of_rows(rows, "prefill", INSTANCE, _whole(per_pass), prompt)
+    if how.prompts != "engine":
+        per_step, per_pass = running / osl * (how.prompts == "apart"), dp
+    decode = case_of_rows(rows, "decode", INSTANCE, running, context, **how.options)
+    prefill = case_of_rows(rows, "prefill", INSTANCE, _whole(per_pass), prompt, **how.options)
     growth = serving.tokens_in_mixed_pass(running, per_pass, prompt)
     apart = without_batch(compile_pass(prefill, len(rows)))
     mixed = compile_mixed(prefill, decode, growth, len(rows))
@@ -196,7 +218,7 @@ def _served(rows: pd.DataFrame) -> Served:
     return Served(compile_pass(decode, len(rows)), prompts, per_step, per_pass, ~first)
 
 
-def _pooled(rows: pd.DataFrame) -> Pooled:
+def _pooled(rows: pd.DataFrame, how: Serving) -> Pooled:
     isl, osl = lengths(rows)
     concurrency = rows["concurrency"].to_numpy(float)
     workers = {name: rows[f"{name}_workers"].to_numpy(float) for name in POOL}
@@ -204,10 +226,11 @@ def _pooled(rows: pd.DataFrame) -> Pooled:
     each = concurrency / workers["decode"]
     batches = np.stack([_whole(each * share) for share in POOL_SHARES])
     decode = tuple(
-        compile_pass(case_of_rows(rows, "decode", POOL["decode"], batch, context), len(rows)) for batch in batches
+        compile_pass(case_of_rows(rows, "decode", POOL["decode"], batch, context, **how.options), len(rows))
+        for batch in batches
     )
     prompts = serving.prompts_in_budget(CHUNK_TOKENS, isl, rows["prefill_dp"].to_numpy(float))
-    prefill = case_of_rows(rows, "prefill", POOL["prefill"], _whole(prompts), _whole(isl))
+    prefill = case_of_rows(rows, "prefill", POOL["prefill"], _whole(prompts), _whole(isl), **how.options)
     table = without_batch(compile_pass(prefill, len(rows)))
     return Pooled(
         decode, batches.astype(float), table, prompts, workers["prefill"], workers["decode"], concurrency, osl
@@ -225,11 +248,11 @@ def _one_pool(parts: Sequence[Any]) -> Pooled:
     )
 
 
-def _batch(rows: pd.DataFrame) -> Batch:
+def _batch(rows: pd.DataFrame, how: Serving) -> Batch:
     isl, osl = lengths(rows)
     batch = _whole(rows["concurrency"])
     steps = np.where(rows["mode"] == "static", osl - 1, 0.0)
-    prefill = case_of_rows(rows, "prefill", INSTANCE, batch, _whole(isl))
-    decode = case_of_rows(rows, "decode", INSTANCE, batch, _whole(isl + osl / 2))
+    prefill = case_of_rows(rows, "prefill", INSTANCE, batch, _whole(isl), **how.options)
+    decode = case_of_rows(rows, "decode", INSTANCE, batch, _whole(isl + osl / 2), **how.options)
     n = len(rows)
     return Batch(without_batch(compile_pass(prefill, n)), compile_pass(decode, n), steps)

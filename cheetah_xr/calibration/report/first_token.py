@@ -1,0 +1,60 @@
+"""Served time to first token: what of it is work, and what is waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+from ...specs import Efficiency
+from ..passes import values_of
+from ..problem import Pooled, Served, make_problem
+from .statistics import summary
+
+PER_RANK = (0, 1, 2, 8, 32, 128)
+"""Ends of the ranges of requests per attention rank that prefills."""
+
+
+def first_tokens(rows: pd.DataFrame, efficiencies: Mapping[str, Efficiency]) -> pd.DataFrame:
+    """Measured mean time to first token beside the time of the pass that holds a request's prompt.
+
+    The pass is that of the serving model, with the prompts it prefills together and, in mixed passes, the decoding
+    requests. Waiting for other prompts is not in it, nor the hand-over between pools.
+
+    Parameters
+    ----------
+    rows
+        Served rows of the table of measurements with ``factors``, the name of the set that predicts them.
+    efficiencies
+        Sets by name.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The rows that have a time to first token, with measured_s and predicted_s of it.
+    """
+    found = []
+    asked = rows[rows["ttft_s"].notna() & rows["mode"].isin(["aggregated", "disaggregated"])]
+    for name, group in asked.groupby("factors"):
+        problem = make_problem(group)
+        values = values_of(efficiencies[str(name)])
+        seconds = []
+        for part in problem.parts:
+            assert isinstance(part, Served | Pooled)
+            table = part.prompts if isinstance(part, Served) else part.prefill
+            seconds.append(table.seconds(values)[:, 0])
+        found.append(problem.rows.assign(predicted_s=np.concatenate(seconds)))
+    result = pd.concat(found)
+    return result.assign(measured_s=result["ttft_s"].astype(float), low_s=np.nan, high_s=np.nan)
+
+
+def by_waiting(rows: pd.DataFrame) -> pd.DataFrame:
+    """Errors of :func:`first_tokens` by requests per attention rank that prefills."""
+    ranks = rows["dp"].where(rows["mode"] != "disaggregated", rows["prefill_workers"] * rows["prefill_dp"])
+    each = rows["concurrency"].astype(float) / ranks.astype(float)
+    ends = [*PER_RANK, np.inf]
+    labels = ["1 (no waiting)", *(f"above {low} to {high}" for low, high in pairwise(ends[1:]))]
+    cut = pd.cut(each, ends, labels=labels)
+    return summary(rows.assign(requests=cut), ["mode", "requests"])[lambda t: t["rows"] > 0]

@@ -1,0 +1,117 @@
+"""What the report is made from: measured rows beside predictions of a file or of a set of factors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from ...specs import SpecError, load_efficiency
+from ..measured import TIMES
+from ..passes import values_of
+from ..problem import make_problem
+from ..published import PREDICTED_BY
+
+COLUMNS = ("id", "mode", "factors", "predicted_s", "low_s", "high_s")
+"""Columns of a file of predictions: one row per measured row, times and ends of 90 % intervals in s."""
+
+NUMBERS = ("predicted_s", "low_s", "high_s")
+
+
+def read_predictions(path: str | Path) -> pd.DataFrame:
+    """Predictions by row id.
+
+    Parameters
+    ----------
+    path
+        CSV file with the columns of :data:`COLUMNS`; others are left out.
+
+    Raises
+    ------
+    SpecError
+        Naming file, row and column, when a column is missing, an id stands twice, a time is not a positive number or
+        an interval does not hold its ends in order.
+    """
+    try:
+        rows = pd.read_csv(path, dtype={"id": str, "factors": str})
+    except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise SpecError(f"{path}: cannot be read as CSV: {error}") from None
+    missing = [name for name in COLUMNS if name not in rows]
+    if missing:
+        raise SpecError(f"{path}: no column {', '.join(missing)}; predictions have {', '.join(COLUMNS)}")
+    numbers = rows[list(NUMBERS)].apply(pd.to_numeric, errors="coerce")
+    wrong = {
+        "id": (rows["id"].isna() | rows["id"].duplicated(), "blank, or stands twice; every id once"),
+        **{name: (~(np.isfinite(numbers[name]) & (numbers[name] > 0)), "not a positive time in s") for name in NUMBERS},
+        "high_s": (~(numbers["high_s"] > numbers["low_s"]), "not a time in s above low_s"),
+    }
+    for column, (bad, why) in wrong.items():
+        if bad.any():
+            first = rows[bad].iloc[0]
+            raise SpecError(f"{path}: row {first['id']!r}: {column} {first[column]!r}: {why}")
+    return rows[list(COLUMNS)].assign(**numbers).set_index("id")
+
+
+def measured_seconds(rows: pd.DataFrame) -> pd.Series[float]:
+    """The time every row is judged by, s: that of its mode, blank where it is not measured."""
+    found = pd.Series(np.nan, rows.index)
+    for mode, column in TIMES.items():
+        found = found.where(rows["mode"] != mode, rows[column].astype(float))
+    return found
+
+
+def joined(rows: pd.DataFrame, predictions: pd.DataFrame, path: object = "predictions") -> pd.DataFrame:
+    """Measured rows with their predictions.
+
+    Parameters
+    ----------
+    rows
+        Rows with the columns of the table of measurements.
+    predictions
+        What :func:`read_predictions` returns.
+    path
+        Where they are from, for messages.
+
+    Raises
+    ------
+    SpecError
+        When a prediction belongs to no row, or a row with a time has no prediction: every one is answered.
+    """
+    rows = rows.assign(measured_s=measured_seconds(rows)).dropna(subset="measured_s").set_index("id")
+    strangers = predictions.index.difference(rows.index)
+    if len(strangers):
+        raise SpecError(f"{path}: id {strangers[0]!r} is no row with a time ({len(strangers)} such predictions)")
+    silent = rows.index.difference(predictions.index)
+    if len(silent):
+        raise SpecError(f"{path}: no prediction of {silent[0]!r} ({len(silent)} such rows); every row needs one")
+    return rows.join(predictions[["factors", *NUMBERS]]).reset_index()
+
+
+def predicted(rows: pd.DataFrame, efficiency: str | None = None) -> pd.DataFrame:
+    """Rows with the time each is judged by and the time a set of factors predicts, without intervals.
+
+    Parameters
+    ----------
+    rows
+        Rows with the columns of the table of measurements.
+    efficiency
+        Catalogue name or YAML file of the set; None is the set of the row's engine.
+    """
+    factors = pd.Series(efficiency, rows.index, dtype="object")
+    if efficiency is None:
+        pools = rows["engine"].map(PREDICTED_BY)
+        unknown = rows[pools.isna()]
+        if len(unknown):
+            allowed = ", ".join(PREDICTED_BY)
+            raise SpecError(
+                f"{unknown['id'].iloc[0]}: engine {unknown['engine'].iloc[0]!r} has no set of factors "
+                f"({allowed} have); name one with --efficiency"
+            )
+        factors = rows["engine"].where(rows["mode"] != "disaggregated", pools)
+    found = []
+    for name, group in rows.groupby(factors):
+        problem = make_problem(group)
+        seconds = problem.seconds(values_of(load_efficiency(str(name))))[:, 0]
+        found.append(problem.rows.assign(factors=name, measured_s=problem.measured, predicted_s=seconds))
+    return pd.concat(found, ignore_index=True).assign(low_s=np.nan, high_s=np.nan)

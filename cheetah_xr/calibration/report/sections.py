@@ -1,0 +1,163 @@
+"""Tables of the report, each a frame that the page prints. Errors are relative; the page shows them in percent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+from ...validation import peers
+from ..measured import configurations_of
+from .ranking import SPEEDS, pairs, points, regret_at_load, regret_at_speed
+from .statistics import (
+    constant_half_width,
+    coverage,
+    crps,
+    decomposition,
+    half_widths,
+    interval_score,
+    repeats,
+    summary,
+)
+
+LOADS = (1, 4, 16, 64, 256, 1024)
+"""Lower ends of the ranges of concurrency."""
+
+SETUP = ["model", "gpu", "engine", "precision", "layout", "mode", "isl", "osl", "concurrency"]
+
+
+def load_of(rows: pd.DataFrame) -> pd.Series[str]:
+    """Range of concurrency of every row."""
+    labels = [f"{low} to {high - 1}" for low, high in pairwise(LOADS)] + [f"{LOADS[-1]} and more"]
+    cut = pd.cut(rows["concurrency"].astype(float), [*LOADS, np.inf], right=False, labels=labels)
+    return cut.cat.remove_unused_categories()
+
+
+def errors_by(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Errors of rows by mode, model, accelerator, engine, precision and concurrency."""
+    rows = rows.assign(load=load_of(rows))
+    shown = {"mode and engine": ["mode", "engine"], "model": ["mode", "model"], "accelerator": ["mode", "gpu"]}
+    shown |= {"precision": ["mode", "precision"], "concurrency": ["mode", "load"]}
+    return {name: summary(rows, by)[lambda t: t["rows"] > 0] for name, by in shown.items()}
+
+
+def intervals(rows: pd.DataFrame, fitted: pd.DataFrame) -> pd.DataFrame:
+    """Intervals beside two of constant width around the same predictions.
+
+    Parameters
+    ----------
+    rows
+        Held-out rows with predictions.
+    fitted
+        Rows of the fit side: the width that nine tenths of them stay within is the first baseline. The second has the
+        width that as many of `rows` stay within as are inside the model's: it knows their measured times.
+    """
+    own = (rows["low_s"], rows["high_s"])
+    share = coverage(*own, rows["measured_s"])
+    widths = {
+        "one width for all, from the fit side": constant_half_width(fitted["predicted_s"], fitted["measured_s"]),
+        "one width for all, same coverage": constant_half_width(rows["predicted_s"], rows["measured_s"], share),
+    }
+    candidates = {"the model's": own}
+    for name, half in widths.items():
+        candidates[name] = (rows["predicted_s"] * np.exp(-half), rows["predicted_s"] * np.exp(half))
+    found = {
+        name: {
+            "coverage": coverage(low, high, rows["measured_s"]),
+            "mean half-width": half_widths(low, high).mean(),
+            "median half-width": np.median(half_widths(low, high)),
+            "CRPS": crps(low, high, rows["measured_s"]).mean(),
+            "interval score": interval_score(low, high, rows["measured_s"]).mean(),
+        }
+        for name, (low, high) in candidates.items()
+    }
+    return pd.DataFrame(found).T
+
+
+def ranking(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Pairs by how far apart they are measured, and regrets."""
+    found = points(rows)
+    compared = pairs(found)
+    steps = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5)
+    apart = [compared[compared["margin"] > step]["right"] for step in steps]
+    by_margin = pd.DataFrame(
+        {"pairs": [len(right) for right in apart], "right": [float(right.mean()) for right in apart]},
+        index=pd.Index([f"more than {100 * step:.0f} %" for step in steps], name="measured apart by"),
+    )
+    chosen = {"the same number of requests": regret_at_load(found)}
+    chosen |= {f"{speed:.0f} tokens/s for each request": regret_at_speed(found, speed) for speed in SPEEDS}
+    regrets = pd.DataFrame(
+        {
+            name: {
+                "choices": len(table),
+                "best chosen": table["best"].mean(),
+                "mean regret": table["regret"].mean(),
+                "largest regret": table["regret"].max(),
+                "regret at random": table["blind"].mean(),
+            }
+            for name, table in chosen.items()
+        }
+    ).T
+    return {"pairs": by_margin, "regrets": regrets}
+
+
+def floor(rows: pd.DataFrame) -> pd.DataFrame:
+    """Repeats of one point with the same engine version, and over versions."""
+    same = repeats(rows, [*SETUP, "engine_version"])
+    versions = rows.groupby([*SETUP, "engine_version"], dropna=False)["measured_s"].mean().reset_index()
+    across = repeats(versions, SETUP)
+    found = pd.concat([repeats(rows, SETUP), same, across], ignore_index=True)
+    return found.set_index(pd.Index(["all repeats", "same engine version", "means of engine versions"], name="repeats"))
+
+
+def decompositions(rows: pd.DataFrame, parts: Mapping[str, pd.Series[bool]]) -> pd.DataFrame:
+    """What the errors of some rows are made of."""
+    found = {name: decomposition(rows[where], configurations_of(rows[where])) for name, where in parts.items()}
+    return pd.DataFrame(found).T
+
+
+def worst(rows: pd.DataFrame, n: int = 12) -> pd.DataFrame:
+    """Configurations with most error in sum: rows, mean error, median signed error, share of all error."""
+    label = configurations_of(rows)
+    error = rows["predicted_s"] / rows["measured_s"] - 1
+    found = pd.DataFrame(
+        {
+            "rows": error.groupby(label).size(),
+            "MAPE": error.abs().groupby(label).mean(),
+            "bias": error.groupby(label).median(),
+            "share": error.abs().groupby(label).sum() / error.abs().sum(),
+        }
+    )
+    return found.nlargest(n, "share")
+
+
+def beside(
+    rows: pd.DataFrame, other: pd.DataFrame, name: str, by: Sequence[Sequence[str]] = ((), ("engine",), ("gpu",))
+) -> pd.DataFrame:
+    """Errors in time per token of this model and of another tool, on the rows that both answer.
+
+    Parameters
+    ----------
+    rows
+        Served rows with predictions.
+    other
+        Predictions of the other tool (:func:`cheetah_xr.validation.peers.read_predictions`).
+    name
+        Of the other tool.
+    by
+        Columns to group by, beside the mode; a part of the table for each.
+    """
+    served = rows[rows["mode"].isin(peers.MODES)]
+    own = served.set_index("id")[["predicted_s"]].rename(columns={"predicted_s": "tpot_s"})
+    known = other[other.index.isin(served["id"])]
+    both = peers.errors(served, {"this model": own, name: known})
+    parts = []
+    for columns in by:
+        part = peers.summary(both, ["this model", name], ["mode", *columns])
+        part.index = pd.Index([" ".join(key) if isinstance(key, tuple) else key for key in part.index])
+        parts.append(part)
+    found = pd.concat(parts)
+    found.columns = pd.Index([" ".join(filter(None, pair)) for pair in found.columns])
+    return found[~found.index.duplicated()]

@@ -1,0 +1,90 @@
+"""The page docs/validation.md with its figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from ..calibration.report.gather import Report
+from ..calibration.report.large_scale import BAR
+from ..calibration.report.page import GPUS, LARGE, PARITY, render
+from .style import RC, gpu_colour, new_figure, titled
+
+DPI = 80
+
+
+def parity(rows: pd.DataFrame) -> Figure:
+    """Predicted against measured time per token of held-out rows, aggregated and disaggregated."""
+    fig, panels = new_figure(1, 2, width=9.6, height=4.6, sharex=True, sharey=True)
+    for ax, mode in zip(panels, ("aggregated", "disaggregated"), strict=True):
+        part = rows[rows["mode"] == mode]
+        for gpu, group in part.groupby("gpu"):
+            ax.plot(
+                1e3 * group["measured_s"],
+                1e3 * group["predicted_s"],
+                ".",
+                ms=3,
+                color=gpu_colour(str(gpu)),
+                label=str(gpu),
+            )
+        ends = np.array([1e3 * rows["measured_s"].min(), 1e3 * rows["measured_s"].max()])
+        for factor, style in ((1.0, "-"), (1.2, ":"), (1 / 1.2, ":")):
+            ax.plot(ends, factor * ends, style, color="#222222", lw=0.8)
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        titled(ax, f"{mode}: {len(part)} held-out rows", "measured ms per token", "predicted ms per token")
+        ax.legend(markerscale=3, fontsize=8)
+    return fig
+
+
+def left_out(found: pd.DataFrame, column: str) -> Figure:
+    """Mean errors of rows whose accelerator or model no factor has seen, beside those of the held-out rows."""
+    fig, ax = new_figure(height=0.4 * len(found) + 1.4)
+    place = np.arange(len(found))
+    ax.barh(place + 0.2, 100 * found["left out"], 0.4, label=f"{column} left out of the fit, all rows")
+    ax.barh(place - 0.2, 100 * found["held out"], 0.4, label="held-out rows of the shipped split")
+    ax.set_yticks(place, [" ".join(map(str, key)) for key in found.index])
+    ax.legend(fontsize=8)
+    titled(ax, f"Errors without a {column} in the fit", "mean error of the time per token, %", "")
+    return fig
+
+
+def large_scale(found: pd.DataFrame, bar: float) -> Figure:
+    """Predicted over measured rate of every published large-scale point."""
+    fig, ax = new_figure(width=8.2, height=0.26 * len(found) + 1.2)
+    place = np.arange(len(found))[::-1]
+    ax.axvspan(1 - bar, 1 + bar, color="#e8f0e8")
+    ax.axvline(1, color="#222222", lw=0.8)
+    ax.plot(found["ratio"], place, "o", color="#4477AA", label="fitted set of the engine")
+    ax.plot(found["kernel tables"], place, "x", color="#EE6677", label="medians of the priors, no fit")
+    ax.set_yticks(place, found["id"], fontsize=8)
+    ax.set_xscale("log")
+    ax.set_xticks([0.25, 0.5, 0.75, 1, 1.25, 2], ["0.25", "0.5", "0.75", "1", "1.25", "2"])
+    ax.minorticks_off()
+    ax.legend(fontsize=8)
+    titled(ax, "Large-scale points that no factor was fitted to", "predicted over measured tokens/s and GPU", "")
+    return fig
+
+
+def save(figures: dict[str, Figure], folder: Path) -> None:
+    """Write figures as PNG into a folder that is made if need be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with mpl.rc_context(RC):
+        for name, fig in figures.items():
+            fig.savefig(folder / f"{name}.png", dpi=DPI, metadata={"Software": None})
+
+
+def write(report: Report, to: Path) -> None:
+    """Write the page, and its figures into the folder of its name beside it."""
+    to.parent.mkdir(parents=True, exist_ok=True)
+    to.write_text(render(report), encoding="utf-8")
+    drawn = {
+        PARITY: parity(report.held),
+        GPUS: left_out(report.left_out["gpu"], "accelerator"),
+        LARGE: large_scale(report.large_scale, BAR),
+    }
+    save(drawn, to.with_suffix(""))
