@@ -10,7 +10,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "serving.md"
 
 def test_the_example_prints_what_it_shows():
     text = PAGE.read_text(encoding="utf-8")
-    block, shown = re.search(r"```python\n(.*?)```\n\n((?:    .*\n)+)", text, re.DOTALL).groups()
+    block, shown = re.search(r"```python\n(.*?)```\n\n((?:    [^\n]*\n)+)", text, re.DOTALL).groups()
     with redirect_stdout(StringIO()) as out:
         exec(compile(block, "serving.md", "exec"), {})
     assert [line.rstrip() for line in out.getvalue().splitlines()] == [line[4:].rstrip() for line in shown.splitlines()]

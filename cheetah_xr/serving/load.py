@@ -118,11 +118,13 @@ def serving_axes(options: Any, **arguments: Any) -> tuple[Axes, Grid]:
     Nothing hides the exchange of experts (`overlap_ep` 0) unless the caller says otherwise: there is one micro-batch.
     """
     axes = axes_of(options=options, batch=1, seq_len=1, **arguments)
-    chosen = axes.options
-    if "overlap_ep" not in chosen.model_fields_set:
-        chosen = chosen.model_copy(update={"overlap_ep": 0.0})
-    grid = build(replace(axes, options=chosen))
-    return replace(axes, options=chosen), grid
+    if "overlap_ep" not in axes.options.model_fields_set:
+        axes = replace(axes, options=axes.options.model_copy(update={"overlap_ep": 0.0}))
+    grid = build(axes)
+    # Specs are read once, not for every kind of pass.
+    names = [name for name in d.RECORDS if not isinstance(getattr(axes, name), xr.DataArray)]
+    records: dict[str, Any] = {n: list(grid.records[n]) if n in grid.dims else grid.records[n][0] for n in names}
+    return replace(axes, **records), grid
 
 
 def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
