@@ -116,11 +116,16 @@ def _own(layers: Sequence[LayerWork], factors: Factors) -> Iterator[LayerWork]:
     """What a decode step does by itself: drafts, attention cores, other reading of the cache (lumped models)."""
     for layer in layers:
         draft = _is_draft(layer)
-        kept = [op if draft or op.kernel in CORE else _cache_only(op) for op in layer.operations]
+        kept = [op if draft else _core(op) if op.kernel in CORE else _cache_only(op) for op in layer.operations]
         operations = tuple(_more(op, factors, "kv") for op in kept if op is not None)
         exchange, rest = (_sent(layer.exchange, factors), _sent(layer.rest, factors)) if draft else ((), ())
         if operations or exchange or rest:
             yield replace(layer, operations=operations, exchange=exchange, rest=rest)
+
+
+def _core(op: Operation) -> Operation:
+    """An attention core that is launched together with that of the prompts."""
+    return replace(op, launches=0)
 
 
 def _cache_only(op: Operation) -> Operation | None:

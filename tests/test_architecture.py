@@ -7,7 +7,7 @@ import cheetah_xr
 
 PACKAGE = Path(cheetah_xr.__file__).parent
 LAYERS = (
-    {"_version", "dims", "errors", "expressions"},
+    {"_version", "console", "dims", "errors", "expressions"},
     {"specs"},
     {"terms"},
     {"ledger"},
@@ -35,6 +35,7 @@ LAYERS = (
     {"validation"},
     {"calibration"},
     {"figures"},
+    {"cli_calibration"},
     {"cli"},
     {"__main__", "__init__"},
 )
