@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import cheetah_xr as cx
 from cheetah_xr import validation
+from cheetah_xr.calibration import passes
 from cheetah_xr.calibration.factors import FACTORS, NAMES, fields_of
 from cheetah_xr.calibration.fit import SCALE, TAIL, Target, polish, search, thinned
 from cheetah_xr.calibration.measured import configurations_of, read_measurements
@@ -167,3 +168,30 @@ def test_the_command_wants_one_source(argv: list[str]) -> None:
     result = CliRunner().invoke(app, ["calibrate", *argv])
     assert result.exit_code != 0
     assert "either a CSV of measurements or --public" in str(result.exception)
+
+
+@pytest.mark.parametrize(("engine", "prefill", "share"), [("vllm", "mixed", 0.9), ("sglang", "separate", 1.0)])
+def test_fits_and_served_predictions_are_the_same_model(
+    tmp_path: Path, engine: str, prefill: str, share: float
+) -> None:
+    """Up to the LM head of the prompts in a mixed pass, and the rounding of lengths."""
+    path = tmp_path / "one.csv"
+    path.write_text(
+        "model,gpu,precision,mode,tp,isl,osl,concurrency,tpot_s,engine,length_share\n"
+        f"llama-3.1-70b,h100-sxm,fp8-kv8,aggregated,4,2000,500,48,0.1,{engine},{share}\n"
+    )
+    problem = make_problem(read_measurements(path))
+    fitted = problem.seconds(passes.values_of(cx.load_efficiency("vllm")))[0, 0]
+    ds = cx.serve(
+        "llama-3.1-70b",
+        "h100-sxm",
+        "fp8-kv8",
+        concurrency=48,
+        isl=int(2000 * share),
+        osl=int(500 * share),
+        tp=4,
+        prefill=prefill,
+        lengths="fixed" if share == 1 else "random",
+        efficiency="vllm",
+    )
+    assert fitted == pytest.approx(float(ds["tpot"]), rel=5e-3)
