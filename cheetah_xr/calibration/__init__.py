@@ -1,0 +1,1 @@
+"""Factor sets fitted to measured times, and how well they are known."""
