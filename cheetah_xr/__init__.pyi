@@ -7,8 +7,10 @@ from .api import breakdown as breakdown
 from .api import evaluate as evaluate
 from .api import layouts as layouts
 from .api import operations as operations
+from .bands import summarize as summarize
 from .errors import SpecError as SpecError
 from .memory import explain_memory as explain_memory
+from .posteriors import load_posterior as load_posterior
 from .run import run_sweep as run_sweep
 from .serving import serve as serve
 from .serving import serve_disaggregated as serve_disaggregated
@@ -22,6 +24,7 @@ from .specs import Precision as Precision
 from .specs import list_efficiencies as list_efficiencies
 from .specs import list_gpus as list_gpus
 from .specs import list_models as list_models
+from .specs import list_posteriors as list_posteriors
 from .specs import list_precisions as list_precisions
 from .specs import list_sweeps as list_sweeps
 from .specs import load_efficiency as load_efficiency

@@ -52,7 +52,11 @@ class Labelled:
 
 @dataclass(frozen=True)
 class Axes:
-    """What a sweep asks, as given: records by axis, and numbers by name."""
+    """What a sweep asks, as given: records by axis, and numbers by name.
+
+    `draws` are numbers by "record.field" that stand for the record's own, and `beside` coordinates the result carries:
+    both come from a posterior (:func:`cheetah_xr.draws.with_draws`).
+    """
 
     model: Any
     gpu: Any
@@ -67,6 +71,8 @@ class Axes:
     options: Options = field(default_factory=Options)
     overrides: Mapping[str, Any] = field(default_factory=dict)
     scales: Mapping[str, Any] = field(default_factory=dict)
+    draws: Mapping[str, xr.DataArray] = field(default_factory=dict)
+    beside: Mapping[str, xr.DataArray] = field(default_factory=dict)
 
 
 def layout_labels(tp: Any, dp: Any, ep: Any) -> Array:
@@ -158,7 +164,7 @@ def labelled_integers(name: str, value: Any, least: int | None) -> Labelled:
 
 def labelled_numbers(axes: Axes, given: Mapping[str, Labelled]) -> dict[str, Labelled]:
     """Overrides and scales by "record.field" ("scale:record.field" for scales), validated."""
-    found: dict[str, Labelled] = {}
+    found = {k: Labelled(tuple(map(str, v.dims)), v.values) for k, v in axes.draws.items() if k not in axes.overrides}
     for key, value in axes.overrides.items():
         record, name = _field(key, "overrides")
         item = _labelled(f"overrides: {key}", value, name)
@@ -178,10 +184,14 @@ def labelled_numbers(axes: Axes, given: Mapping[str, Labelled]) -> dict[str, Lab
         item = _labelled(f"scales: {key}", value, f"{name}_scale")
         if np.any(item.values <= 0):
             raise SpecError(f"scales: {key}: factors must be above 0, got {_short(value)}")
-        without = [r.name for r in given[record].values if getattr(r, name) is None]
+        records = given[record].values
+        own = [getattr(r, name) for r in records]
+        if key in found:  # drawn: its least and its largest number
+            own = [float(found[key].values.min()), float(found[key].values.max())]
+        without = [r.name for r, value in zip(records, own, strict=False) if value is None]
         if record == d.EFFICIENCY and without:  # None stands for another number, which has a factor of its own
             raise SpecError(f"scales: {key}: {', '.join(without)} has no {name}")
-        bases = {getattr(r, name) for r in given[record].values} - {None}
+        bases = set(own) - {None}
         for base, factor in itertools.product(sorted(bases), np.unique(item.values)):
             check_number(record, name, base * float(factor), f"scales: {key}: {base:g} x {factor:g}")
         found[f"scale:{key}"] = item

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from . import dims as d
 from .axes import TYPES, Axes, Labelled, check_phase, label, labelled_integers, labelled_numbers, labelled_records
 from .by_precision import efficiencies, peaks
+from .draws import with_draws
 from .specs import (
     COMPUTE_TYPES,
     Efficiency,
@@ -84,6 +85,7 @@ def build(axes: Axes) -> Grid:
     SpecError
         Naming the argument, its value and what is allowed.
     """
+    axes = with_draws(axes)
     given: dict[str, Labelled] = {}
     for name, load in (
         (d.MODEL, load_model),
@@ -206,6 +208,8 @@ def _coords(
             for key, values in source.coords.items():
                 if key in dims and key not in coords:
                     coords[str(key)] = (values.dims, values.values, dict(values.attrs))
+    for name, values in axes.beside.items():
+        coords[name] = (values.dims, values.values, dict(values.attrs))
     coords["n_gpus"] = _n_gpus(given[d.TP], given[d.DP])
     gpu = given[d.GPU]
     for name in BESIDE_GPU:

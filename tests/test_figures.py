@@ -8,21 +8,23 @@ import pytest
 import xarray as xr
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
+from priors import draws_of_priors, write_csv
 
 from cheetah_xr import SpecError
 from cheetah_xr.figures import render
-from cheetah_xr.figures.catalogue import FIGURES, TABLES
+from cheetah_xr.figures.catalogue import CALIBRATED_FIGURES, FIGURES, TABLES
 from cheetah_xr.figures.style import RC, spread
 
 
 @pytest.fixture(scope="module")
-def cases():
-    """Data and picture of every figure, made once."""
+def cases(tmp_path_factory):
+    """Data and picture of every figure, made once; intervals are those of a posterior of few draws."""
+    posterior = str(write_csv(tmp_path_factory.mktemp("posterior") / "prior.csv", draws_of_priors(20)))
     made = {}
 
     def case(name):
         if name not in made:
-            ds = render.data_of(name)
+            ds = render.data_of(name, posterior=posterior if name in CALIBRATED_FIGURES else None)
             made[name] = (ds, picture(name, ds))
         return made[name]
 

@@ -46,6 +46,11 @@ BEYOND_FIGURES: dict[str, str] = {
     "capacity-by-family": "capacity_by_family",
 }
 
+CALIBRATED_FIGURES: dict[str, str] = {
+    "decode-tps-bands": "decode_tps_bands",
+    "decode-tps-per-gpu-bands": "decode_tps_per_gpu_bands",
+}
+
 SEED_1_TABLES: dict[str, str] = {
     "levers": "levers",
     "measured": "measured",
@@ -64,7 +69,7 @@ SEED_3_TABLES = {
     "seed-3-exercise": "seed_3_exercise",
 }
 
-FIGURES: dict[str, str] = SEED_1_FIGURES | SEED_2_FIGURES | SEED_3_FIGURES | BEYOND_FIGURES
+FIGURES: dict[str, str] = SEED_1_FIGURES | SEED_2_FIGURES | SEED_3_FIGURES | BEYOND_FIGURES | CALIBRATED_FIGURES
 
 TABLES: dict[str, str] = SEED_1_TABLES | SEED_2_TABLES | SEED_3_TABLES
 

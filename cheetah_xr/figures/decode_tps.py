@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from ..analysis import derive, regimes
 from .common import described, log_grid, model_name
-from .measurements import CHOICES, NEVER_PUBLISHED, evaluated, measurements, precision_of, setups
+from .measurements import CHOICES, NEVER_PUBLISHED, evaluated, measured_points, precision_of, setups
 from .setups import draw_setups
 
 SHOWS = (
@@ -30,14 +30,12 @@ def data() -> xr.Dataset:
     )
 
 
-def assumptions() -> str:
+def assumptions(efficiencies: str = "default efficiencies") -> str:
     """What holds for all setups."""
     layouts = "; ".join(
         f"{row.setup}: tp {row.tp}, dp {row.dp}, ep {row.ep}, {precision_of(row).name}" for row in setups().itertuples()
     )
-    return (
-        f"{model_name('deepseek-v3')} and R1 without speculative decoding; {layouts}; default efficiencies. {CHOICES}"
-    )
+    return f"{model_name('deepseek-v3')} and R1 without speculative decoding; {layouts}; {efficiencies}. {CHOICES}"
 
 
 def collected() -> xr.Dataset:
@@ -50,16 +48,7 @@ def collected() -> xr.Dataset:
         line = ds[LINES].where(runs).assign(regime=regimes(ds).where(runs, -1).astype("int8"))
         lines.append(line.drop_vars([name for name in line.coords if name != "batch"]))
     found = xr.concat(lines, "setup").assign_coords(setup=list(names.setup), gpu=("setup", list(names.gpu)))
-    points = measurements()
-    marks = {
-        "measured_batch": points.batch,
-        "measured_tps_per_user": points.measured * points.n_gpus / points.batch,
-        "measured_throughput_per_gpu": points.measured,
-        "measured_setup": points.setup,
-        "measured_decode": points.decode,
-        "measured_source": points.source,
-    }
-    return found.assign({name: ("point", values.to_numpy()) for name, values in marks.items()})
+    return found.assign(measured_points())
 
 
 def draw(ds: xr.Dataset) -> Figure:

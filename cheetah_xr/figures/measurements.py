@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -40,6 +41,20 @@ def setups() -> pd.DataFrame:
     return measurements().drop_duplicates("setup").set_index("setup", drop=False)
 
 
+def measured_points() -> dict[str, tuple[str, Any]]:
+    """The published points as variables on dim ``point``."""
+    points = measurements()
+    marks = {
+        "measured_batch": points.batch,
+        "measured_tps_per_user": points.measured * points.n_gpus / points.batch,
+        "measured_throughput_per_gpu": points.measured,
+        "measured_setup": points.setup,
+        "measured_decode": points.decode,
+        "measured_source": points.source,
+    }
+    return {name: ("point", values.to_numpy()) for name, values in marks.items()}
+
+
 def precision_of(row: Any) -> Precision:
     """Precision of a setup: one of the catalogue, with experts, attention core or cache of another where stated."""
     base = load_precision(row.precision)
@@ -57,7 +72,9 @@ def precision_of(row: Any) -> Precision:
 EXPERT_FIELDS = ("weight_bytes", "input_bytes", "compute")
 
 
-def evaluated(row: Any, batch: Any, efficiency: Any = "kernels", phase: str = "decode") -> xr.Dataset:
+def evaluated(
+    row: Any, batch: Any, efficiency: Any = "kernels", phase: str = "decode", outputs: Sequence[str] | None = None
+) -> xr.Dataset:
     """The engine's result for a setup: decode at its context, or prefill of its prompt."""
     options = {name: getattr(row, name) for name in ("expert_comm", "redundant_experts")}
     if phase == "decode":
@@ -74,6 +91,7 @@ def evaluated(row: Any, batch: Any, efficiency: Any = "kernels", phase: str = "d
         ep=row.ep,
         efficiency=efficiency,
         options=options,
+        outputs=outputs,
     )
 
 

@@ -78,6 +78,16 @@ def sweep_path(name: str) -> Path:
     return _named("sweep", name, catalogue_root() / "sweeps", list_sweeps())
 
 
+def list_posteriors() -> list[str]:
+    """Names of the posteriors in the catalogue."""
+    return sorted(p.stem for p in (catalogue_root() / "specs" / "posteriors").glob("*.csv"))
+
+
+def posterior_path(name: str) -> Path:
+    """Path of a shipped posterior, or of a file of that name."""
+    return _named("posterior", name, catalogue_root() / "specs" / "posteriors", list_posteriors(), ".csv")
+
+
 def load_gpu(gpu: Source | Gpu) -> Gpu:
     """Load an accelerator.
 
@@ -198,11 +208,11 @@ def check_length(kind: str, path: Path) -> None:
         raise SpecError(f"{kind}: a name of {longest:,} characters; a file name has at most 255")
 
 
-def _named(kind: str, name: str, folder: Path, names: list[str]) -> Path:
+def _named(kind: str, name: str, folder: Path, names: list[str], suffix: str = ".yaml") -> Path:
     """Path of a catalogue item; an existing file of that name in the working folder wins over an unknown name."""
     check_length(kind, Path(name))
     if name.lower() in names:
-        return folder / f"{name.lower()}.yaml"
+        return folder / f"{name.lower()}{suffix}"
     if Path(name).exists():
         return Path(name)
     close = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.5)
@@ -213,7 +223,7 @@ def _named(kind: str, name: str, folder: Path, names: list[str]) -> Path:
 def _known(kind: str, names: list[str]) -> str:
     """Names there are, the first of many."""
     if len(names) <= MANY:
-        return f"known: {', '.join(names)}"
+        return f"known: {', '.join(names) or 'none'}"
     plural = FOLDERS.get(kind, f"{kind}s")
     return f"known: {', '.join(names[:MANY])}, ... (cheetah-xr list {plural} shows all {len(names)})"
 

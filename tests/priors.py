@@ -1,0 +1,28 @@
+"""Posterior files drawn from the priors of the factors."""
+
+import csv
+
+import numpy as np
+
+from cheetah_xr.calibration.factors import FACTORS, NAMES
+
+
+def draws_of_priors(n=40, seed=0):
+    """Column -> numbers as they are written, `n` of each."""
+    generator = np.random.default_rng(seed)
+    columns = {}
+    for factor in FACTORS:
+        values = factor.median * np.exp(factor.spread * generator.standard_normal(n))
+        columns[factor.name] = [f"{value:.6g}" for value in np.minimum(values, factor.most)]
+    columns["error_scale"] = [f"{value:.4g}" for value in 0.08 * np.exp(0.2 * generator.standard_normal(n))]
+    assert list(columns) == [*NAMES, "error_scale"]
+    return columns
+
+
+def write_csv(path, columns):
+    """Write columns as a posterior file; returns its path."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+    return path
