@@ -9,6 +9,7 @@ from cheetah_xr.calibration.factors import FACTORS, fields_of
 from cheetah_xr.calibration.passes import FIELDS, KINDS, PassTable
 from cheetah_xr.calibration.problem import Serving, make_problem
 from cheetah_xr.calibration.report import large_scale, refits
+from cheetah_xr.calibration.report.bottlenecks import shifts
 from cheetah_xr.calibration.report.first_token import first_tokens
 from cheetah_xr.calibration.report.gather import kernel_tables
 from cheetah_xr.calibration.report.variants import CHOICES, STEPS, WITHOUT, ByComponent, Variant, by_component
@@ -152,7 +153,7 @@ def test_refits_find_what_made_the_times_and_leave_one_out_does_not_see_it():
     table = measured_by(rows(*TWO), truth)
     found = refits.leave_one_out(refits.Cases(table), "gpu")
     assert sorted(found["id"]) == sorted(table["id"])
-    assert (found["predicted_s"] / found["measured_s"] - 1).abs().max() < 0.05
+    assert (found["predicted_s"] / found["measured_s"] - 1).abs().max() < 0.1
     slow = table.assign(tpot_s=table["tpot_s"].where(table["gpu"] != "b200-sxm", 3 * table["tpot_s"]))
     other = refits.leave_one_out(refits.Cases(slow), "gpu")
     b200 = other[other["gpu"] == "b200-sxm"]
@@ -245,3 +246,11 @@ def test_records_are_replaced_not_changed():
     assert by_component(problem) is not problem
     assert not isinstance(problem.parts[0].decode, ByComponent)
     assert isinstance(by_component(problem).parts[0].decode, ByComponent)
+
+
+def test_bottlenecks_at_the_peaks_and_with_factors():
+    slow_launches = cx.Efficiency(name="slow", launch_gemm=1e-2)
+    table = rows({"concurrency": 1}, {"concurrency": 8}, factors="set")
+    found = shifts(table, {"set": slow_launches})
+    assert found.loc["weights", "overhead"] == 2
+    assert found.to_numpy().sum() == 2

@@ -52,7 +52,9 @@ def case_of_rows(
         phase=phase,
         batch=along(batch),
         seq_len=along(seq_len),
-        **{name: along(rows[column]) for name, column in degrees.items()},
+        tp=along(rows[degrees["tp"]]),
+        dp=along(rows[degrees["dp"]]),
+        ep=along(rows[degrees["ep"]]),
         efficiency="ideal",
         options=Options(**(SERVED | options)),
         overrides={

@@ -57,4 +57,5 @@ def by_waiting(rows: pd.DataFrame) -> pd.DataFrame:
     ends = [*PER_RANK, np.inf]
     labels = ["1 (no waiting)", *(f"above {low} to {high}" for low, high in pairwise(ends[1:]))]
     cut = pd.cut(each, ends, labels=labels)
-    return summary(rows.assign(requests=cut), ["mode", "requests"])[lambda t: t["rows"] > 0]
+    found = summary(rows.assign(requests=cut), ["mode", "requests"])
+    return found.loc[found["rows"] > 0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from ...specs import Efficiency
 from ...validation.peers import MODES
 from ..factors import FACTORS, fields_of
 from . import large_scale, refits, sections
+from .bottlenecks import shifts
 from .first_token import by_waiting, first_tokens
 from .statistics import summary
 from .variants import CHOICES, STEPS, WITHOUT, Variant
@@ -36,14 +38,17 @@ class Report:
     decompositions: pd.DataFrame
     worst: dict[str, pd.DataFrame]
     first_token: pd.DataFrame
+    bottlenecks: pd.DataFrame
+    sets: dict[str, str]
     large_scale: pd.DataFrame
     beside: pd.DataFrame | None
 
 
 def kernel_tables() -> Efficiency:
     """The set before any fit: the medians of the priors."""
-    values = fields_of(np.log([[factor.median for factor in FACTORS]]))
-    return Efficiency(name="kernel-tables", **{name: float(value[0]) for name, value in values.items()})
+    found = fields_of(np.log([[factor.median for factor in FACTORS]]))
+    values: dict[str, Any] = {name: float(value[0]) for name, value in found.items()}
+    return Efficiency(name="kernel-tables", **values)
 
 
 def gather(
@@ -110,6 +115,8 @@ def gather(
             "disaggregated": sections.worst(pooled),
         },
         by_waiting(first_tokens(held, efficiencies)),
+        shifts(aggregated, efficiencies),
+        {name: " ".join(efficiency.notes.split()) for name, efficiency in efficiencies.items()},
         large,
         None if other is None else sections.beside(held, other, "aiconfigurator"),
     )
@@ -154,7 +161,7 @@ def bars_of(
     model, constant = score.iloc[0], score.iloc[1]
     lines: list[tuple[str, str, str, bool]] = []
 
-    def most(what: str, bar: float, value: float) -> None:
+    def most(what: str, bar: float, value: Any) -> None:
         lines.append((what, f"at most {100 * bar:.0f} %", f"{100 * value:.1f} %", bool(value <= bar)))
 
     most("aggregated TPOT, MAPE", 0.12, by_mode.loc["aggregated", "MAPE"])

@@ -49,7 +49,7 @@ def read_predictions(path: str | Path) -> pd.DataFrame:
     for column, (bad, why) in wrong.items():
         if bad.any():
             first = rows[bad].iloc[0]
-            raise SpecError(f"{path}: row {first['id']!r}: {column} {first[column]!r}: {why}")
+            raise SpecError(f"{path}: row {first['id']!r}: {column} {first[column]}: {why}")
     return rows[list(COLUMNS)].assign(**numbers).set_index("id")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from .gather import Report
@@ -27,6 +29,10 @@ def render(report: Report) -> str:
         *(f"**By {name}**\n\n{markdown(frame)}" for name, frame in report.by.items()),
         "**Rows reported apart** (they count above; [measurements](measurements.md#rules) says why)",
         markdown(report.apart),
+        "**By what bounds the decode step at the peaks (lines) and with fitted factors (columns)**, aggregated rows",
+        markdown(report.bottlenecks),
+        "## Sets of factors",
+        "\n".join(f"- `{name}`: {notes}" for name, notes in report.sets.items()),
         "## Intervals",
         ABOUT_INTERVALS,
         *(f"**{mode}**\n\n{markdown(frame)}" for mode, frame in report.intervals.items()),
@@ -59,6 +65,11 @@ def render(report: Report) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _rows(frame: pd.DataFrame) -> list[tuple[tuple[Any, ...], Any]]:
+    """Labels and rows of a table with two levels of labels."""
+    return [(tuple(key), row) for key, (_, row) in zip(frame.index, frame.iterrows(), strict=True)]
+
+
 def wrong(report: Report) -> str:
     """The largest misses, in words, from the tables."""
     missed = report.bars[~report.bars["met"].astype(bool)]
@@ -70,7 +81,7 @@ def wrong(report: Report) -> str:
     for name in ("model", "accelerator", "precision"):
         frame = report.by[name]
         enough = frame[frame["rows"] >= 5].nlargest(3, "MAPE")
-        named = ", ".join(f"{mode} {what} {100 * row['MAPE']:.1f} %" for (mode, what), row in enough.iterrows())
+        named = ", ".join(f"{' '.join(map(str, key))} {100 * row['MAPE']:.1f} %" for key, row in _rows(enough))
         lines.append(f"- Largest mean errors by {name} (5 rows and more): {named}.")
     served = report.first_token.loc["aggregated"]
     lines.append(

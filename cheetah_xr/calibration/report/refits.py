@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +32,10 @@ class Case:
     judged: Problem
 
 
+CO_LOCATED = tuple(name for name, shipped in SETS.items() if name == shipped.engine)
+"""Sets of prompts and decoding on the same GPUs."""
+
+
 class Cases:
     """Problems of shipped sets, each counted once.
 
@@ -44,6 +49,11 @@ class Cases:
         self.table = table
         self._made: dict[tuple[str, str], Case] = {}
 
+    def names(self, among: Iterable[str] = tuple(SETS)) -> list[str]:
+        """Sets that have rows to be fitted to and rows to predict."""
+        both = (rows_of, predicted_rows)
+        return [name for name in among if all(len(of(name, self.table)) for of in both)]
+
     def case(self, name: str, serving: Serving = SERVING) -> Case:
         """The problems of a set, with what predictions take into account."""
         key = (name, repr(serving))
@@ -52,10 +62,6 @@ class Cases:
             fitted = thinned(fitted, configurations_of(fitted))
             self._made[key] = Case(name, make_problem(fitted, serving), make_problem(asked, serving))
         return self._made[key]
-
-
-CO_LOCATED = tuple(name for name, shipped in SETS.items() if name == shipped.engine)
-"""Sets of prompts and decoding on the same GPUs."""
 
 
 def subset(problem: Problem, column: str, value: str, *, without: bool) -> Problem | None:
@@ -98,7 +104,7 @@ def leave_one_out(problems: Cases, column: str) -> pd.DataFrame:
         The rows of :func:`judged`.
     """
     found = []
-    for name in SETS:
+    for name in problems.names():
         case = problems.case(name)
         for value in sorted(case.judged.rows[column].unique()):
             asked = subset(case.judged, column, value, without=False)
@@ -111,7 +117,7 @@ def leave_one_out(problems: Cases, column: str) -> pd.DataFrame:
 def variant_errors(problems: Cases, variant: Variant) -> pd.DataFrame:
     """Held-out rows of the co-located sets as a variant predicts them after its own fit."""
     found = []
-    for name in CO_LOCATED:
+    for name in problems.names(CO_LOCATED):
         case = problems.case(name, variant.serving)
         fitted, asked = (by_component(p) if variant.component else p for p in (case.fitted, case.judged))
         rows = judged(asked, refit(fitted, variant), variant)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -32,7 +33,8 @@ def load_of(rows: pd.DataFrame) -> pd.Series[str]:
     """Range of concurrency of every row."""
     labels = [f"{low} to {high - 1}" for low, high in pairwise(LOADS)] + [f"{LOADS[-1]} and more"]
     cut = pd.cut(rows["concurrency"].astype(float), [*LOADS, np.inf], right=False, labels=labels)
-    return cut.cat.remove_unused_categories()
+    found: Any = cut.cat.remove_unused_categories()
+    return pd.Series(found)
 
 
 def errors_by(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -40,7 +42,8 @@ def errors_by(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     rows = rows.assign(load=load_of(rows))
     shown = {"mode and engine": ["mode", "engine"], "model": ["mode", "model"], "accelerator": ["mode", "gpu"]}
     shown |= {"precision": ["mode", "precision"], "concurrency": ["mode", "load"]}
-    return {name: summary(rows, by)[lambda t: t["rows"] > 0] for name, by in shown.items()}
+    found = {name: summary(rows, by) for name, by in shown.items()}
+    return {name: frame.loc[frame["rows"] > 0] for name, frame in found.items()}
 
 
 def intervals(rows: pd.DataFrame, fitted: pd.DataFrame) -> pd.DataFrame:

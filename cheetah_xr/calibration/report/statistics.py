@@ -20,7 +20,7 @@ SHARE = 0.9
 
 def errors(predicted: Any, measured: Any) -> Array:
     """Signed relative errors, predicted/measured - 1."""
-    return np.asarray(predicted, float) / np.asarray(measured, float) - 1
+    return np.asarray(np.asarray(predicted, float) / np.asarray(measured, float) - 1)
 
 
 def coverage(low: Any, high: Any, measured: Any) -> float:

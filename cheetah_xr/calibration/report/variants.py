@@ -68,14 +68,15 @@ def by_component(problem: Problem) -> Problem:
 
 
 def _changed(part: Any) -> Part:
-    tables = {}
+    tables: dict[str, Any] = {}
     for f in fields(part):
         value = getattr(part, f.name)
         if isinstance(value, PassTable):
             tables[f.name] = _component_table(value)
         elif isinstance(value, tuple):
             tables[f.name] = tuple(_component_table(table) for table in value)
-    return replace(part, **tables)
+    changed: Part = replace(part, **tables)
+    return changed
 
 
 def _component_table(table: PassTable) -> ByComponent:

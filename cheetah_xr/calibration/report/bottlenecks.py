@@ -1,0 +1,52 @@
+"""What bounds a decode step, at the peaks and with fitted factors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from ...api import evaluate
+from ...combine import PARTS
+from ...specs import Efficiency
+from ..problem import INSTANCE, lengths
+from ..rows import SERVED
+
+
+def shifts(rows: pd.DataFrame, efficiencies: Mapping[str, Efficiency]) -> pd.DataFrame:
+    """Rows by what bounds their decode step at the peaks (index) and with their set of factors (columns).
+
+    Parameters
+    ----------
+    rows
+        Aggregated rows with ``factors``, the name of their set.
+    efficiencies
+        Sets by name.
+    """
+    ideal: list[Any] = []
+    fitted: list[Any] = []
+    for (model, gpu, precision, name), group in rows.groupby(["model", "gpu", "precision", "factors"]):
+        isl, osl = lengths(group)
+        along = {key: group[column].to_numpy("int64") for key, column in INSTANCE.items()}
+        along |= {"batch": group["concurrency"].to_numpy("int64")}
+        along |= {"seq_len": np.maximum(1, np.round(isl + osl / 2)).astype("int64")}
+        shared: dict[str, Any] = {key: xr.DataArray(values, dims="row") for key, values in along.items()}
+        kv_bytes = xr.DataArray(group["kv_bytes"].to_numpy(float), dims="row")
+        for found, efficiency in ((ideal, "ideal"), (fitted, efficiencies[str(name)])):
+            ds = evaluate(
+                model,
+                gpu,
+                precision,
+                efficiency=efficiency,
+                options=SERVED,
+                overrides={"precision.kv_bytes": kv_bytes},
+                outputs=["bottleneck"],
+                **shared,
+            )
+            found += [PARTS[int(code)] for code in np.broadcast_to(ds["bottleneck"].to_numpy(), len(group))]
+    counts = pd.crosstab(pd.Series(ideal, name="at the peaks"), pd.Series(fitted, name="fitted"))
+    order = [part for part in PARTS if part in counts.index or part in counts.columns]
+    return counts.reindex(index=order, columns=order, fill_value=0)
