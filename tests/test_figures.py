@@ -59,7 +59,8 @@ def test_axes_and_captions_say_what_they_show(name, cases):
     assert ds.attrs["assumptions"].endswith(".")
     titles = {ax.get_title(loc) for ax in fig.axes for loc in ("left", "center")} | {fig.get_suptitle()}
     assert ds.attrs["title"] in {" ".join(title.split()) for title in titles}
-    assert all(ax.get_xlabel() or ax.get_ylabel() for ax in fig.axes if ax.axison)
+    shared = fig.get_supxlabel() and fig.get_supylabel()
+    assert all(shared or ax.get_xlabel() or ax.get_ylabel() for ax in fig.axes if ax.axison)
 
 
 def texts(fig):

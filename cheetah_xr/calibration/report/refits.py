@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from .variants import Changed, Variant, by_component
 
 Array = NDArray[Any]
 
-GROUP = ["mode", "model", "gpu", "precision"]
 """Columns whose values rows of one part of a problem share."""
 
 
@@ -66,13 +65,8 @@ class Cases:
 
 def subset(problem: Problem, column: str, value: str, *, without: bool) -> Problem | None:
     """The rows of a problem that have, or do not have, a value of model or gpu; None where none is left."""
-    keys = problem.rows[GROUP].astype(str).agg("|".join, axis=1).to_numpy(object)
-    part = np.cumsum(np.append(False, keys[1:] != keys[:-1]))
     keep = ((problem.rows[column] == value) ^ without).to_numpy()
-    if not keep.any():
-        return None
-    parts = tuple(problem.parts[number] for number in np.unique(part[keep]))
-    return replace(problem, parts=parts, rows=problem.rows[keep], measured=problem.measured[keep])
+    return make_problem(problem.rows[keep]) if keep.any() else None
 
 
 def refit(problem: Problem, variant: Variant | None = None) -> Array:
