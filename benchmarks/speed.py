@@ -144,12 +144,14 @@ def oracle_seconds_per_point() -> float:
 
 SCALE = """
 import json, resource, sys, time
+from functools import partial
 import cheetah_xr as cx
 from cheetah_xr import run
 points, workers, block, store = int(float(sys.argv[1])), int(sys.argv[2]), int(float(sys.argv[3])), sys.argv[4]
 lengths = max(1, points // (4 * 4 * 2 * 500))
+run.cut = partial(run.cut, points=block)
 job = run.make_job(cx.Sweep(
-    name="scale", title="scale", question="How much?", model="llama-3.1-70b", block_points=block,
+    name="scale", title="scale", question="How much?", model="llama-3.1-70b",
     gpu=["a100-sxm-80gb", "h100-sxm", "h200-sxm", "mi300x"], precision=["bf16", "fp8"], tp=[1, 2, 4, 8],
     batch=list(range(1, 501)), seq_len={"min": 1, "max": 131072, "num": lengths},
     best={"maximize": "throughput_per_gpu", "over": ["precision", "tp", "batch"], "where": "tps_per_user >= 20"},
