@@ -157,7 +157,7 @@ def test_refits_find_what_made_the_times_and_leave_one_out_does_not_see_it():
     slow = table.assign(tpot_s=table["tpot_s"].where(table["gpu"] != "b200-sxm", 3 * table["tpot_s"]))
     other = refits.leave_one_out(refits.Cases(slow), "gpu")
     b200 = other[other["gpu"] == "b200-sxm"]
-    assert (b200["predicted_s"] / b200["measured_s"]).to_numpy() == pytest.approx(1 / 3, rel=0.05)
+    assert (b200["predicted_s"] / b200["measured_s"]).to_numpy() == pytest.approx(1 / 3, rel=0.08)
 
 
 def test_variants_are_fitted_and_judged_on_held_out_rows():

@@ -12,7 +12,7 @@ from cheetah_xr.serving.disaggregated import batches, interpolated
 from cheetah_xr.serving.result import LIMITS, VARIABLES
 from cheetah_xr.status import CODES
 
-SETUP = {"model": "llama-3.1-8b", "gpu": "h100-sxm"}
+SETUP = {"model": "llama-3.1-8b", "gpu": "h100-sxm", "efficiency": "kernels"}
 LOAD = {"concurrency": 32, "isl": 4000, "osl": 500}
 IGNORE = {"on_infeasible": "ignore", "overlap_ep": 0.0}
 

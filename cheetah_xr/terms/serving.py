@@ -23,7 +23,7 @@ that of its successor, which comes after its last."""
 TOKENS_IN_FIRST_PASSES = 16_384
 """Prompt tokens an attention rank admits at once in an engine that prefills first (SGLang, max_prefill_tokens)."""
 
-BISECTIONS = 40
+BISECTIONS = 60
 
 
 def running(concurrency: Num, most: Num, dp: Num) -> Num:

@@ -34,12 +34,12 @@ def cell(column: str, value: Any) -> str:
     last = column.rsplit(" ", 1)[-1]
     if isinstance(value, float) and pd.isna(value):
         return "-"
+    if isinstance(value, bool) or str(value) in ("True", "False"):
+        return "yes" if value else "no"
     if column in SIGNED or last in SIGNED:
         return f"{100 * value:+.1f} %"
     if column in PERCENT or last in ("mape", "median"):
         return f"{100 * value:.1f} %"
-    if isinstance(value, bool) or str(value) in ("True", "False"):
-        return "yes" if value else "no"
     if isinstance(value, int | float) and not isinstance(value, bool):
         whole = float(value).is_integer()
         return f"{value:,.0f}" if whole or abs(value) >= 1000 else f"{value:.3g}"
