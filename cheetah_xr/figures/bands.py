@@ -30,12 +30,15 @@ def with_bands(what: str, posterior: Any) -> xr.Dataset:
     rows: list[Any] = list(setups().itertuples())
     for row in rows:
         runs = [batch for batch in BATCHES if batch >= row.dp]
-        drawn, ideal = (derive(evaluated(row, runs, e), what) for e in (draws, "ideal"))
+        drawn, ideal = (derive(evaluated(row, runs, e, outputs=NEEDED), what) for e in (draws, "ideal"))
         found = {what: summarize(drawn[[what]], PROBABILITY)[what], "ceiling": ideal[what]}
         line = xr.Dataset({name: values.reset_coords(drop=True) for name, values in found.items()})
         lines.append(line.reindex(batch=BATCHES).transpose("band", "batch"))
     ds = xr.concat(lines, "setup").assign_coords(setup=[r.setup for r in rows], gpu=("setup", [r.gpu for r in rows]))
     return ds.assign(measured_points()).assign_attrs(posterior=draws.attrs["name"])
+
+
+NEEDED = ["step_time", "status"]
 
 
 def shows(posterior: Any) -> str:

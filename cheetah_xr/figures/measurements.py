@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -71,7 +72,9 @@ def precision_of(row: Any) -> Precision:
 EXPERT_FIELDS = ("weight_bytes", "input_bytes", "compute")
 
 
-def evaluated(row: Any, batch: Any, efficiency: Any = "default", phase: str = "decode") -> xr.Dataset:
+def evaluated(
+    row: Any, batch: Any, efficiency: Any = "default", phase: str = "decode", outputs: Sequence[str] | None = None
+) -> xr.Dataset:
     """The engine's result for a setup: decode at its context, or prefill of its prompt."""
     options = {name: getattr(row, name) for name in ("expert_comm", "redundant_experts")}
     if phase == "decode":
@@ -88,6 +91,7 @@ def evaluated(row: Any, batch: Any, efficiency: Any = "default", phase: str = "d
         ep=row.ep,
         efficiency=efficiency,
         options=options,
+        outputs=outputs,
     )
 
 
