@@ -14,10 +14,10 @@ TEXT = (Path(__file__).parent.parent / "docs" / "uncertainty.md").read_text(enco
 
 @pytest.mark.skipif("vllm" not in cx.list_posteriors(), reason="the posterior vllm is not shipped")
 def test_the_example_prints_what_it_shows():
-    (block,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    ((block, after),) = re.findall(r"```python\n(.*?)```\n(.*)", TEXT, re.DOTALL)
     with redirect_stdout(StringIO()) as out:
         exec(compile(block, "uncertainty.md", "exec"), {})
     assert out.getvalue().strip()
     assert [f"    {line}".rstrip() for line in out.getvalue().splitlines()] == [
-        line.rstrip() for line in re.findall(r"^    .*$", TEXT, re.MULTILINE)
+        line.rstrip() for line in re.findall(r"^    .*$", after, re.MULTILINE)
     ]
