@@ -13,6 +13,7 @@ from .analysis.derive import DERIVED, derive
 from .axes import Axes, layout_labels
 from .by_kernel import breakdown_of
 from .by_operation import ANY_GPU, operations_of
+from .draws import with_draws
 from .engine import evaluate_axes
 from .specs import AnyModel, Model, Options, SpecError, load_model, to_record
 from .variables import VARIABLES
@@ -45,7 +46,8 @@ def evaluate(
     Parameters
     ----------
     model, gpu, precision, efficiency
-        Catalogue name, path, mapping or record; or a list of them.
+        Catalogue name, path, mapping or record; or a list of them. As efficiency also a posterior of
+        :func:`cheetah_xr.load_posterior`, whose draws become the axis ``draw``.
     batch
         Concurrent sequences in the whole instance.
     seq_len
@@ -135,10 +137,10 @@ def axes_of(
     for name, given in (("overrides", overrides), ("scales", scales)):
         if given is not None and not isinstance(given, Mapping):
             raise SpecError(f"{name}: expected a mapping from record.field to numbers, got {given!r}")
-    return Axes(
+    return with_draws(Axes(
         model, gpu, precision, efficiency, phase, batch, seq_len, tp, dp, ep, chosen, overrides or {},
         scales or {},
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def breakdown(

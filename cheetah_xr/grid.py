@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from . import dims as d
 from .axes import TYPES, Axes, Labelled, check_phase, label, labelled_integers, labelled_numbers, labelled_records
 from .by_precision import efficiencies, peaks
-from .draws import with_draws
 from .specs import (
     COMPUTE_TYPES,
     Efficiency,
@@ -85,7 +84,6 @@ def build(axes: Axes) -> Grid:
     SpecError
         Naming the argument, its value and what is allowed.
     """
-    axes = with_draws(axes)
     given: dict[str, Labelled] = {}
     for name, load in (
         (d.MODEL, load_model),

@@ -69,7 +69,6 @@ def draw_bands(ds: xr.Dataset, what: str, y: str) -> Figure:
     for ax in axes.flat[ds.sizes["setup"] :]:
         ax.axis("off")
     axes.flat[-1].legend(handles=_key(), loc="center", fontsize=9)
-    fig.supxlabel("batch (concurrent sequences of the whole instance)", fontsize=10)
     fig.supylabel(y, fontsize=10)
     headline(fig, ds.attrs["title"])
     return fig
@@ -81,6 +80,8 @@ def _panel(ax: Axes, line: xr.Dataset, what: str) -> None:
     ax.fill_between(line["batch"], bands.sel(band="low"), bands.sel(band="high"), color=colour, alpha=0.25, lw=0)
     ax.plot(line["batch"], bands.sel(band="median"), color=colour)
     ax.plot(line["batch"], line["ceiling"], color=INK, linestyle="--", linewidth=1.1)
+    ax.set_xlabel("batch (sequences)")
+    ax.tick_params(axis="x", labelbottom=True)  # the last row is not full
     ax.set_title(str(line["setup"].values).replace(", FP4, ", ", FP4,\n"), fontsize=9, color=colour)
 
 
