@@ -90,6 +90,19 @@ def test_markdown_table():
     assert text.markdown(frame) == "| gpu | MAPE |\n| --- | ---: |\n| a | 10.0 % |"
 
 
+def test_words_stand_left_and_numbers_right():
+    frame = pd.DataFrame({"gpu": ["b"], "H100 MAPE": [0.1]}, index=pd.Index(["a"], name="id"))
+    assert text.markdown(frame).splitlines()[1:] == ["| --- | --- | ---: |", "| a | b | 10.0 % |"]
+
+
+def test_names_of_configurations_do_not_split_cells():
+    names = ("model", "gpu", "engine", "precision", "layout", "mode")
+    rows = pd.DataFrame([dict(zip(names, "mgeplo", strict=True))] * 3)
+    found = sections.worst(rows.assign(predicted_s=[1.0, 1.2, 2.0], measured_s=1.0))
+    assert found.index.tolist() == ["m g e p l o"]
+    assert found.iloc[0].tolist() == pytest.approx([3, 0.4, 0.2, 1.0])
+
+
 def test_own_measurements_beside_own_predictions(tmp_path):
     measured, predicted = written(tmp_path, MEASURED, "m.csv"), written(tmp_path, GOOD)
     found = CliRunner().invoke(app, ["validate", "--measurements", str(measured), "--predictions", str(predicted)])

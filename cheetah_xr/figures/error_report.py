@@ -19,6 +19,7 @@ DPI = 80
 
 def parity(rows: pd.DataFrame) -> Figure:
     """Predicted against measured time per token of held-out rows, aggregated and disaggregated."""
+    rows = rows[rows["mode"].isin(["aggregated", "disaggregated"])]
     fig, panels = new_figure(1, 2, width=9.6, height=4.6, sharex=True, sharey=True)
     for ax, mode in zip(panels, ("aggregated", "disaggregated"), strict=True):
         part = rows[rows["mode"] == mode]
@@ -49,7 +50,7 @@ def left_out(found: pd.DataFrame, column: str) -> Figure:
     ax.barh(place - 0.2, 100 * found["held out"], 0.4, label="held-out rows of the shipped split")
     ax.set_yticks(place, [" ".join(map(str, key)) for key in found.index])
     ax.legend(fontsize=8)
-    titled(ax, f"Errors without a {column} in the fit", "mean error of the time per token, %", "")
+    titled(ax, f"Errors of rows whose {column} is left out of the fit", "mean error of the time per token, %", "")
     return fig
 
 
@@ -65,6 +66,7 @@ def large_scale(found: pd.DataFrame, bar: float) -> Figure:
     ax.set_xscale("log")
     ax.set_xticks([0.25, 0.5, 0.75, 1, 1.25, 2], ["0.25", "0.5", "0.75", "1", "1.25", "2"])
     ax.minorticks_off()
+    ax.set_xlim(min(0.24, 0.9 * float(found["ratio"].min())), 2.2)
     ax.legend(fontsize=8)
     titled(ax, "Large-scale points that no factor was fitted to", "predicted over measured tokens/s and GPU", "")
     return fig

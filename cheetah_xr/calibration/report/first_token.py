@@ -55,7 +55,8 @@ def by_waiting(rows: pd.DataFrame) -> pd.DataFrame:
     ranks = rows["dp"].where(rows["mode"] != "disaggregated", rows["prefill_workers"] * rows["prefill_dp"])
     each = rows["concurrency"].astype(float) / ranks.astype(float)
     ends = [*PER_RANK, np.inf]
-    labels = ["1 (no waiting)", *(f"above {low} to {high}" for low, high in pairwise(ends[1:]))]
+    labels = ["1 (no waiting)", *(f"above {low} to {high}" for low, high in pairwise(PER_RANK[1:]))]
+    labels.append(f"above {PER_RANK[-1]}")
     cut = pd.cut(each, ends, labels=labels)
     found = summary(rows.assign(requests=cut), ["mode", "requests"])
     return found.loc[found["rows"] > 0]

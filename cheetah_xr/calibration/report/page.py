@@ -74,21 +74,46 @@ def wrong(report: Report) -> str:
     """The largest misses, in words, from the tables."""
     missed = report.bars[~report.bars["met"].astype(bool)]
     lines = [f"- Not met: {what}: {row['measured']} ({row['asked']})." for what, row in missed.iterrows()]
+    lines += _left_out(report) + _bought_nothing(report)
     off = report.large_scale[~report.large_scale["within"]]
     if len(off):
         named = ", ".join(f"{row['id']} ({row['ratio']:.2f})" for _, row in off.iterrows())
         lines.append(f"- Large-scale points more than {100 * BAR:.0f} % off, predicted over measured: {named}.")
+        bare = int(((report.large_scale["kernel tables"] - 1).abs() <= BAR).sum())
+        lines.append(
+            f"- Before any fit, with the medians of the priors, {bare} of {len(report.large_scale)} are within."
+        )
     for name in ("model", "accelerator", "precision"):
         frame = report.by[name]
         enough = frame[frame["rows"] >= 5].nlargest(3, "MAPE")
         named = ", ".join(f"{' '.join(map(str, key))} {100 * row['MAPE']:.1f} %" for key, row in _rows(enough))
         lines.append(f"- Largest mean errors by {name} (5 rows and more): {named}.")
     served = report.first_token.loc["aggregated"]
+    medians = 100 * served["median"][served["rows"] >= 5]
     lines.append(
-        "- Served time to first token is mostly waiting, which is not predicted: half of the rows with more than one "
-        f"request per attention rank are off by {100 * served['median'].iloc[1:].min():.0f} % and more, low."
+        "- Served time to first token is mostly waiting, which is not predicted: by requests per attention rank half "
+        f"of the aggregated rows are off by {medians.min():.0f} to {medians.max():.0f} % and more, low."
     )
     return "\n".join(lines)
+
+
+def _left_out(report: Report) -> list[str]:
+    """What is predicted worst when no factor has seen it."""
+    lines = []
+    for column, frame in report.left_out.items():
+        enough = frame[frame["rows"] >= 20].nlargest(3, "left out")
+        keys = enough.index.to_frame().agg(" ".join, axis=1)
+        named = ", ".join(f"{key} {100 * error:.1f} %" for key, error in zip(keys, enough["left out"], strict=True))
+        lines.append(f"- Largest mean errors of a {column} left out of the fit (20 rows and more): {named}.")
+    return lines
+
+
+def _bought_nothing(report: Report) -> list[str]:
+    """Refinements without which held-out rows are predicted as well or better."""
+    model = report.variants["steps"]["MAPE"].iloc[-1]
+    same = report.variants["without"].loc[lambda t: t["MAPE"] <= model, "MAPE"]
+    named = ", ".join(f"{what} ({100 * error:.1f} %)" for what, error in same.items())
+    return [f"- As good on held-out aggregated rows ({100 * model:.1f} %) with less: {named}."] if len(same) else []
 
 
 def _large(report: Report) -> pd.DataFrame:
@@ -118,8 +143,8 @@ rows; the second has the width that holds as many of these held-out rows as the 
 answers could choose it."""
 
 ABOUT_LEFT_OUT = """Factors are fitted again to the fit side without one accelerator, or one model, and predict all
-its rows, on both sides of the split: `left out`. `held out` is the error of its held-out rows with the factors
-shipped."""
+its rows, on both sides of the split: `left out`, and the same `without reported` rows (those reported apart).
+`held out` is the error of its held-out rows with the factors shipped."""
 
 ABOUT_RANKING = """Configurations (engine, precision, layout) of the same model, accelerator and lengths compete by
 output tokens per second and GPU: requests over time per token and GPUs, without the time to the first token.

@@ -123,7 +123,7 @@ def decompositions(rows: pd.DataFrame, parts: Mapping[str, pd.Series[bool]]) -> 
 
 def worst(rows: pd.DataFrame, n: int = 12) -> pd.DataFrame:
     """Configurations with most error in sum: rows, mean error, median signed error, share of all error."""
-    label = configurations_of(rows)
+    label = configurations_of(rows).str.replace("|", " ", regex=False)
     error = rows["predicted_s"] / rows["measured_s"] - 1
     found = pd.DataFrame(
         {

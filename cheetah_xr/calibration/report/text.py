@@ -22,6 +22,7 @@ PERCENT = {
     "regret at random",
     "left out",
     "held out",
+    "without reported",
     "communication",
 }
 """Columns that are shares or relative errors."""
@@ -38,7 +39,7 @@ def cell(column: str, value: Any) -> str:
         return "yes" if value else "no"
     if column in SIGNED or last in SIGNED:
         return f"{100 * value:+.1f} %"
-    if column in PERCENT or last in ("mape", "median"):
+    if column in PERCENT or last in ("mape", "MAPE", "median"):
         return f"{100 * value:.1f} %"
     if isinstance(value, int | float) and not isinstance(value, bool):
         whole = float(value).is_integer()
@@ -61,8 +62,9 @@ def printed(frame: pd.DataFrame) -> pd.DataFrame:
 def markdown(frame: pd.DataFrame) -> str:
     """A Markdown table."""
     shown = printed(frame)
-    numbers = frame.index.nlevels
-    rule = ["---"] * numbers + ["---:"] * (len(shown.columns) - numbers)
+    words = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name].dtype)]
+    left = frame.index.nlevels
+    rule = ["---" if place < left or name in words else "---:" for place, name in enumerate(shown.columns)]
     lines = [list(shown.columns), rule, *shown.to_numpy().tolist()]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
