@@ -29,6 +29,20 @@ app = typer.Typer(
 )
 
 
+ModelName = Annotated[str, typer.Option(help="Catalogue name, YAML file or Hugging Face config.json.")]
+GpuName = Annotated[str, typer.Option(help="Catalogue name or YAML file.")]
+PrecisionName = Annotated[
+    str | None, typer.Option(help="Catalogue name or YAML file; default that of the published checkpoint.")
+]
+EfficiencyName = Annotated[str, typer.Option(help="Catalogue name or YAML file; ideal is the speed ceiling.")]
+TpDegree = Annotated[int, typer.Option(help="Tensor-parallel degree.")]
+DpDegree = Annotated[int, typer.Option(help="Data-parallel degree of attention.")]
+EpDegree = Annotated[int, typer.Option(help="Expert-parallel degree.")]
+OptionPairs = Annotated[
+    list[str] | None, typer.Option("--option", "-o", help="Accounting option NAME=VALUE; repeat for more.")
+]
+
+
 class Kind(StrEnum):
     """What `list` can list."""
 
@@ -147,23 +161,17 @@ def _run(job: Job, resume: bool, overwrite: bool, workers: int | None, scheduler
 
 @app.command()
 def estimate(
-    model: Annotated[str, typer.Option(help="Catalogue name, YAML file or Hugging Face config.json.")],
-    gpu: Annotated[str, typer.Option(help="Catalogue name or YAML file.")],
+    model: ModelName,
+    gpu: GpuName,
     batch: Annotated[int, typer.Option(help="Concurrent sequences in the instance.")] = 1,
     seq_len: Annotated[int, typer.Option(help="Prompt tokens (prefill) or context tokens (decode).")] = 2048,
     phase: Annotated[Phase, typer.Option(help="Phase.")] = Phase.decode,
-    precision: Annotated[
-        str | None, typer.Option(help="Catalogue name or YAML file; default that of the published checkpoint.")
-    ] = None,
-    efficiency: Annotated[
-        str, typer.Option(help="Catalogue name or YAML file; ideal is the speed ceiling.")
-    ] = "default",
-    tp: Annotated[int, typer.Option(help="Tensor-parallel degree.")] = 1,
-    dp: Annotated[int, typer.Option(help="Data-parallel degree of attention.")] = 1,
-    ep: Annotated[int, typer.Option(help="Expert-parallel degree.")] = 1,
-    option: Annotated[
-        list[str] | None, typer.Option("--option", "-o", help="Accounting option NAME=VALUE; repeat for more.")
-    ] = None,
+    precision: PrecisionName = None,
+    efficiency: EfficiencyName = "default",
+    tp: TpDegree = 1,
+    dp: DpDegree = 1,
+    ep: EpDegree = 1,
+    option: OptionPairs = None,
     explain_memory: Annotated[
         bool, typer.Option("--explain-memory", help="First say what the memory of one GPU holds, and what fits.")
     ] = False,
@@ -189,20 +197,16 @@ def estimate(
 
 @app.command()
 def serve(
-    model: Annotated[str, typer.Option(help="Catalogue name, YAML file or Hugging Face config.json.")],
-    gpu: Annotated[str, typer.Option(help="Catalogue name or YAML file.")],
+    model: ModelName,
+    gpu: GpuName,
     concurrency: Annotated[int, typer.Option(help="Requests under way; one that ends is replaced at once.")] = 64,
     isl: Annotated[int, typer.Option(help="Mean prompt tokens.")] = 8192,
     osl: Annotated[int, typer.Option(help="Mean output tokens.")] = 1024,
-    precision: Annotated[
-        str | None, typer.Option(help="Catalogue name or YAML file; default that of the published checkpoint.")
-    ] = None,
-    efficiency: Annotated[
-        str, typer.Option(help="Catalogue name or YAML file; ideal is the speed ceiling.")
-    ] = "default",
-    tp: Annotated[int, typer.Option(help="Tensor-parallel degree.")] = 1,
-    dp: Annotated[int, typer.Option(help="Data-parallel degree of attention.")] = 1,
-    ep: Annotated[int, typer.Option(help="Expert-parallel degree.")] = 1,
+    precision: PrecisionName = None,
+    efficiency: EfficiencyName = "default",
+    tp: TpDegree = 1,
+    dp: DpDegree = 1,
+    ep: EpDegree = 1,
     prefill: Annotated[
         Prefill | None, typer.Option(help="Prompts in passes with decoding requests (default), or in their own.")
     ] = None,
@@ -217,9 +221,7 @@ def serve(
     prefill_dp: Annotated[int | None, typer.Option(help="Their data-parallel degree; default --dp.")] = None,
     prefill_ep: Annotated[int | None, typer.Option(help="Their expert-parallel degree; default --ep.")] = None,
     decode_workers: Annotated[int | None, typer.Option(help="Instances that only decode; default 1.")] = None,
-    option: Annotated[
-        list[str] | None, typer.Option("--option", "-o", help="Accounting option NAME=VALUE; repeat for more.")
-    ] = None,
+    option: OptionPairs = None,
 ) -> None:
     """Serve requests on one instance, or on instances that prefill and instances that decode: times and rates.
 

@@ -14,7 +14,7 @@ from cheetah_xr import validation
 from cheetah_xr.calibration import passes
 from cheetah_xr.calibration.factors import FACTORS, NAMES, fields_of
 from cheetah_xr.calibration.fit import SCALE, TAIL, Target, polish, search, thinned
-from cheetah_xr.calibration.measured import configurations_of, read_measurements
+from cheetah_xr.calibration.measured import read_measurements
 from cheetah_xr.calibration.problem import make_problem
 from cheetah_xr.calibration.run import Effort, calibrate, predict
 from cheetah_xr.calibration.sample import multiples
@@ -144,11 +144,6 @@ def test_a_missing_time_and_unknown_columns_are_named(tmp_path: Path) -> None:
         read_measurements(path)
     with pytest.raises(cx.SpecError, match="cannot be read"):
         read_measurements(tmp_path / "none.csv")
-
-
-def test_labels_of_configurations() -> None:
-    rows = pd.DataFrame({"model": ["a"], "gpu": "g", "engine": "e", "precision": "p", "layout": "1-1-1", "mode": "m"})
-    assert configurations_of(rows).tolist() == ["a|g|e|p|1-1-1|m"]
 
 
 def test_the_command_writes_a_set_that_can_be_used(tmp_path: Path) -> None:

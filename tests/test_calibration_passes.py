@@ -21,6 +21,7 @@ CASES = [
     ("gpt-oss-120b", "h100-sxm", "mxfp4-experts"),
     ("glm-5", "h200-sxm", "fp8"),
 ]
+DEGREES = {"tp": "tp", "dp": "dp", "ep": "ep"}
 LAYOUTS = {"tp": [8, 4, 1, 2], "dp": [1, 2, 8, 1], "ep": [1, 8, 8, 2]}
 
 
@@ -39,7 +40,6 @@ def random_efficiency(seed: int) -> cx.Efficiency:
     for name in cx.Efficiency.numeric_fields():
         share = name.startswith(("memory", "compute", "link", "nic"))
         values[name] = float(generator.uniform(0.2, 1.0) if share else generator.uniform(1e-7, 5e-5))
-    values["tau_batch"] = 0.0  # per sequence of the instance: tables know sequences of a rank
     return cx.Efficiency(name="random", **values)
 
 
@@ -48,7 +48,7 @@ def random_efficiency(seed: int) -> cx.Efficiency:
 def test_tables_take_the_engines_time(model: str, gpu: str, precision: str, phase: str) -> None:
     batch, seq_len = np.array([1, 16, 40, 300]), np.array([100, 1000, 4000, 9000])
     given = table(model, gpu, precision)
-    case = rows.case_of_rows(given, phase, {"tp": "tp", "dp": "dp", "ep": "ep"}, batch, seq_len)
+    case = rows.case_of_rows(given, phase, DEGREES, batch, seq_len)
     flat = passes.compile_pass(case, 4)
     for seed in (1, 2):
         efficiency = random_efficiency(seed)
@@ -70,6 +70,16 @@ def test_tables_take_the_engines_time(model: str, gpu: str, precision: str, phas
         np.testing.assert_allclose(seconds, ds["step_time"].to_numpy(), rtol=1e-12)
 
 
+def test_prompts_cost_the_host_nothing_per_request() -> None:
+    given = table("llama-3.1-70b", "h100-sxm", "bf16")
+    case = rows.case_of_rows(given, "decode", DEGREES, np.array([3, 8, 16, 32]), np.full(4, 1000))
+    flat, values = passes.compile_pass(case, 4), passes.values_of(random_efficiency(3))
+    apart = flat.seconds(values) - passes.without_requests(flat).seconds(values)
+    per_rank, whole = np.array([3, 4, 2, 32]), np.array([3, 8, 16, 32])
+    expected = values["tau_sequence"] * per_rank + values["tau_batch"] * whole
+    np.testing.assert_allclose(apart[:, 0], expected, rtol=1e-9)
+
+
 def test_fields_that_follow_another_have_its_value() -> None:
     plain = cx.Efficiency(name="plain", launch_routed_experts=3e-6, memory_routed_experts=0.5)
     values = passes.values_of(plain)
@@ -80,9 +90,8 @@ def test_fields_that_follow_another_have_its_value() -> None:
 def test_a_mixed_pass_by_hand() -> None:
     """One prompt of 1000 tokens beside 100 decoding requests: linear kernels do 1.1 times the prompt's work."""
     given = table("llama-3.1-70b", "h100-sxm", "bf16").head(1)
-    degrees = {"tp": "tp", "dp": "dp", "ep": "ep"}
-    prefill = rows.case_of_rows(given, "prefill", degrees, np.array([1]), np.array([1000]))
-    decode = rows.case_of_rows(given, "decode", degrees, np.array([100]), np.array([2000]))
+    prefill = rows.case_of_rows(given, "prefill", DEGREES, np.array([1]), np.array([1000]))
+    decode = rows.case_of_rows(given, "decode", DEGREES, np.array([100]), np.array([2000]))
     seconds = passes.compile_mixed(prefill, decode, 1.1, 1).seconds(passes.values_of(cx.load_efficiency("ideal")))
     tp, layers = 8, 80
     gpu = cx.load_gpu("h100-sxm")
@@ -104,8 +113,7 @@ def test_a_mixed_pass_by_hand() -> None:
 
 def test_chosen_rows_and_joined_tables() -> None:
     given = table("deepseek-r1", "b200-sxm", "fp8")
-    degrees = {"tp": "tp", "dp": "dp", "ep": "ep"}
-    case = rows.case_of_rows(given, "decode", degrees, np.array([8, 16, 32, 64]), np.array([100, 200, 300, 400]))
+    case = rows.case_of_rows(given, "decode", DEGREES, np.array([8, 16, 32, 64]), np.array([100, 200, 300, 400]))
     flat, values = passes.compile_pass(case, 4), fields_of(np.log([[f.median for f in FACTORS]] * 3))
     whole = flat.seconds(values)
     np.testing.assert_array_equal(flat.only(np.array([3, 1])).seconds(values), whole[[3, 1]])
@@ -120,5 +128,6 @@ def test_the_prior_is_log_normal_and_bounded() -> None:
     above = middle.copy()
     above[0] = np.log(1.01)
     assert log_prior(np.stack([middle, one_off, above])).tolist() == [0.0, pytest.approx(-0.5), -np.inf]
-    assert set(base_values()) == set(cx.Efficiency.numeric_fields())
+    assert set(fields_of(middle)) == set(cx.Efficiency.numeric_fields())
+    assert not any(name.endswith(("_fp4", "_w4")) for name in base_values() if name != "compute_fp4")
     assert fields_of(middle)["memory_dense_mlp"].tolist() == pytest.approx([0.75])

@@ -75,15 +75,9 @@ def test_every_constant_has_a_source():
     assert set(record.sources) == changed
 
 
-FINER = {"tau_sequence", "compute_fp8", "compute_fp4", "memory_routed_experts_w4"} | {
-    f for f in cx.Efficiency.numeric_fields() if f.startswith("launch_")
-}
-"""Fields this set does not tell apart: launches are inside `tau_layer`, formats inside the factor of their kernel."""
-
-
 def test_neutral_fields_are_named_in_the_notes():
     record = cx.load_efficiency("kernels")
-    neutral = set(record.numeric_fields()) - set(record.sources) - FINER
+    neutral = set(record.numeric_fields()) - set(record.sources)
     assert {f for f in neutral if f not in record.notes} == set()
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from refusal import refused
 
 import cheetah_xr as cx
+from cheetah_xr.calibration.factors import KNOWN
 from cheetah_xr.serving.result import LIMITS, VARIABLES
 from cheetah_xr.status import CODES
 
@@ -311,3 +312,25 @@ BAD = {
 def test_bad_input_is_one_message(case):
     changes, *words = case
     refused(lambda: cx.serve(**SETUP | LOAD | changes), *words)
+
+
+@pytest.mark.parametrize("prefill", ["mixed", "separate"])
+def test_draws_of_a_posterior_are_single_records(prefill):
+    posterior = cx.load_posterior("vllm").isel(draw=[0, 100, 255])
+    given = {**SETUP, **LOAD, "prefill": prefill}
+    ds = cx.serve(**{**given, "efficiency": posterior})
+    assert ds.tpot.dims == ("draw",)
+    assert len(set(ds.tpot.values.tolist())) == 3
+    base = cx.load_efficiency("ideal").model_copy(update=KNOWN)
+    for place in range(3):
+        fields = {str(name): float(posterior[name][place]) for name in posterior.data_vars if name != "error_scale"}
+        one = cx.serve(**{**given, "efficiency": base.with_numbers({"name": "one", **fields})})
+        assert_same(ds.isel(draw=place), one)
+
+
+def test_draws_reach_both_pools():
+    posterior = cx.load_posterior("vllm").isel(draw=[0, 100])
+    pools = {"prefill_workers": 1, "decode_workers": 2}
+    ds = cx.serve_disaggregated("llama-3.1-8b", "h100-sxm", **LOAD, **pools, efficiency=posterior)
+    assert "draw" in ds.tpot.dims
+    assert "draw" in ds.ttft.dims

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..specs import Efficiency, load_efficiency
+from .passes import filled
 
 Array = NDArray[Any]
 
@@ -112,10 +113,10 @@ NAMES = tuple(factor.name for factor in FACTORS)
 
 
 def base_values() -> dict[str, float]:
-    """Every numeric field before the factors: those of ``ideal``, and :data:`KNOWN`."""
+    """Numeric fields before the factors: those of ``ideal``, and :data:`KNOWN`; none that stands in for another."""
     ideal = load_efficiency("ideal")
     found = {name: getattr(ideal, name) for name in Efficiency.numeric_fields()}
-    return {name: 1.0 if value is None else float(value) for name, value in found.items()} | KNOWN
+    return {name: float(value) for name, value in found.items() if value is not None} | KNOWN
 
 
 def fields_of(points: Array, base: Mapping[str, float] | None = None) -> dict[str, Array]:
@@ -126,7 +127,7 @@ def fields_of(points: Array, base: Mapping[str, float] | None = None) -> dict[st
     points
         Logarithms of :data:`FACTORS`, (sets, factors).
     base
-        Fields that no factor sets.
+        Fields that no factor sets; what stands in for another field and is in neither has that field's value.
 
     Returns
     -------
@@ -137,7 +138,7 @@ def fields_of(points: Array, base: Mapping[str, float] | None = None) -> dict[st
     values = {name: np.full(len(points), value) for name, value in (base or base_values()).items()}
     for place, factor in enumerate(FACTORS):
         values |= dict.fromkeys(factor.fields, np.exp(points[:, place]))
-    return values
+    return filled(values)
 
 
 def log_prior(points: Array) -> Array:

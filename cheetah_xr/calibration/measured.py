@@ -9,13 +9,11 @@ import numpy as np
 import pandas as pd
 
 from ..specs import SpecError, load_gpu, load_model, load_precision
-from .problem import MODES
+from ..validation.table import POOL_DEGREES, WORKERS
+from .problem import TIMES
 
 REQUIRED = ("model", "gpu", "precision", "mode", "tp", "isl", "osl", "concurrency")
-TIMES = {"aggregated": "tpot_s", "disaggregated": "tpot_s", "prefill": "ttft_s", "static": "elapsed_s"}
-"""Mode -> the column whose seconds are predicted."""
-
-POOLS = tuple(f"{pool}_{name}" for pool in ("prefill", "decode") for name in ("tp", "dp", "ep", "workers"))
+POOLS = (*POOL_DEGREES, *WORKERS)
 DEFAULTS: dict[str, Any] = {
     "engine": "vllm",
     "dp": 1,
@@ -81,8 +79,8 @@ def _joined(rows: pd.DataFrame, names: tuple[str, ...]) -> pd.Series[str]:
 
 def _check(row: dict[Any, Any], where: str) -> None:
     """One row: names that can be loaded, whole positive counts, and the time its mode is judged by."""
-    if row["mode"] not in MODES:
-        raise SpecError(f"{where}: mode {row['mode']!r}; allowed are {', '.join(MODES)}")
+    if row["mode"] not in TIMES:
+        raise SpecError(f"{where}: mode {row['mode']!r}; allowed are {', '.join(TIMES)}")
     for name, load in (("model", load_model), ("gpu", load_gpu), ("precision", load_precision)):
         try:
             load(row[name])
@@ -100,8 +98,3 @@ def _check(row: dict[Any, Any], where: str) -> None:
     share = row["length_share"]
     if not isinstance(share, (int, float)) or not 0 < share <= 1:
         raise SpecError(f"{where}: length_share {share!r}: expected a number above 0, at most 1")
-
-
-def configurations_of(rows: pd.DataFrame) -> pd.Series[str]:
-    """Label of every row's configuration: rows that differ in load only have the same."""
-    return _joined(rows, ("model", "gpu", "engine", "precision", "layout", "mode"))

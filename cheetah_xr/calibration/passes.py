@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..accounting import priced
-from ..ledger import OUTSIDE, Collective
+from ..by_precision import FOUR_BIT, RELATIVE
+from ..ledger import OUTSIDE, WEIGHT_CLASS, Collective, PassWork
 from ..rates import by_kernel, compute_class, is_zero
 from ..specs import LAUNCHED, Efficiency, Precision
 from ..terms import collectives
@@ -24,8 +25,9 @@ Array = NDArray[Any]
 Factors = Mapping[str, Array]
 """Field of the efficiency record -> its value in every set."""
 
-BATCH = "tau_sequence"
-"""Paid for every sequence of an attention rank."""
+COUNTED = {"layers": "tau_layer", "passes": "tau_global", "sequences": "tau_sequence", "requests": "tau_batch"}
+"""What is counted once for a pass: layers, passes, sequences of the fullest attention rank, sequences of the instance;
+and the time that is paid for each."""
 
 NEUTRAL = "1"
 """Name of a factor that is always 1."""
@@ -35,32 +37,17 @@ FIELDS = (*Efficiency.numeric_fields(), NEUTRAL)
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 
-FOLLOWS = {
-    "memory_routed_experts_w4": "memory_routed_experts",
-    "launch_routed_experts_fp4": "launch_routed_experts",
-    "launch_routed_experts_w4": "launch_routed_experts",
-}
-"""Field that may be None -> the field whose value it has then."""
-
-QUANTISED = {"attn_proj": "attention", "dense_mlp": "dense_mlp", "shared_experts": "shared_experts"} | {
-    "routed_experts": "experts"
-}
-"""Kernel whose compute efficiency depends on the compute type -> its class in a precision."""
-
 
 def names_of(kernel: str, precision: Precision) -> tuple[str, str, str, str]:
     """Fields that say what a kernel achieves: of memory, of compute, that of its number type, of one launch."""
-    memory = f"memory_{kernel}"
-    compute = NEUTRAL if kernel == "embedding" else f"compute_{kernel}"
-    kind = getattr(precision, f"{QUANTISED[kernel]}_compute") if kernel in QUANTISED else ""
+    weights = WEIGHT_CLASS.get(kernel, "")
+    kind = getattr(precision, f"{weights}_compute", "") if kernel in RELATIVE else ""
     relative = f"compute_{kind}" if kind in ("fp8", "fp4") else NEUTRAL
-    launch = LAUNCHED.get(kernel, "")
+    names = {"memory": f"memory_{kernel}", "launch": LAUNCHED.get(kernel, "")}
     if kernel == "routed_experts" and precision.experts_weight_bytes < 1:
-        if kind in ("fp8", "fp4"):
-            launch += "_fp4"
-        elif kind in ("bf16", "fp16"):
-            memory, launch = memory + "_w4", launch + "_w4"
-    return memory, compute, relative, launch
+        stands = {field: special for field, special, multiplied in FOUR_BIT if kind in multiplied}
+        names = {what: stands.get(name, name) for what, name in names.items()}
+    return names["memory"], NEUTRAL if kernel == "embedding" else f"compute_{kernel}", relative, names["launch"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +75,8 @@ class PassTable:
     kind: Array
     layers: Array
     passes: Array
-    batch: Array
+    sequences: Array
+    requests: Array
 
     def seconds(self, factors: Factors) -> Array:
         """Seconds of every pass.
@@ -116,8 +104,8 @@ class PassTable:
         sent = np.maximum(self.link[:, None] / link, self.nic[:, None] / nic)
         sent += self.used[:, None] * latency + self.messages[:, None] * factors["latency_message"]
         result += _by_row(sent, self.sent_row, self.n_rows)
-        for count, name in ((self.layers, "tau_layer"), (self.passes, "tau_global"), (self.batch, BATCH)):
-            result += count[:, None] * factors[name]
+        for count, name in COUNTED.items():
+            result += getattr(self, count)[:, None] * factors[name]
         return result
 
     def only(self, rows: Array) -> PassTable:
@@ -131,7 +119,7 @@ class PassTable:
             order = order[new[order] >= 0]
             found[key] = new[order]
             found |= {name: getattr(self, name)[order] for name in columns}
-        return PassTable(**found, **{name: getattr(self, name)[rows] for name in PER_ROW})
+        return PassTable(**found, **{name: getattr(self, name)[rows] for name in COUNTED})
 
 
 ENTRIES = {
@@ -141,12 +129,11 @@ ENTRIES = {
 }
 """Rows of a kind of entries -> the columns of its entries."""
 
-PER_ROW = ("layers", "passes", "batch")
 
-
-def without_batch(table: PassTable) -> PassTable:
+def without_requests(table: PassTable) -> PassTable:
     """The same passes without what the CPU does for every request: it prepares prompts once, not in every pass."""
-    return replace(table, batch=np.zeros(table.n_rows))
+    none = np.zeros(table.n_rows)
+    return replace(table, sequences=none, requests=none)
 
 
 def _by_row(values: Array, rows: Array, n: int) -> Array:
@@ -165,12 +152,9 @@ def values_of(efficiency: Efficiency) -> dict[str, Array]:
 
 
 def filled(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields that default to another field's value, filled in."""
-    result = dict(found)
-    for name, other in FOLLOWS.items():
-        if result.get(name) is None:
-            result[name] = result[other]
-    return result
+    """Fields that stand in for another one and are not given, filled with the other's value."""
+    stood_for = {special: found[field] for field, special, _ in FOUR_BIT if found.get(special) is None}
+    return dict(found) | stood_for
 
 
 class _Builder:
@@ -216,7 +200,8 @@ class _Builder:
             )
         )
 
-    def table(self, layers: Any, passes: Any, batch: Any) -> PassTable:
+    def table(self, work: PassWork, decoding: Case) -> PassTable:
+        """The table of what was added; the host's time per request is that of `decoding`."""
         n = self.n_rows
 
         def rows(entries: list[tuple[Any, ...]]) -> Array:
@@ -247,9 +232,10 @@ class _Builder:
             used=column(sent, 2),
             messages=column(sent, 3),
             kind=column(sent, 4),
-            layers=self.spread(layers),
-            passes=self.spread(passes),
-            batch=self.spread(batch),
+            layers=self.spread(work.n_layers),
+            passes=self.spread(work.n_passes),
+            sequences=self.spread(decoding.scales["whole"]),
+            requests=self.spread(decoding.batch),
         )
 
 
@@ -257,7 +243,7 @@ def compile_pass(case: Case, n_rows: int) -> PassTable:
     """The pass of a case on one axis of `n_rows` rows, in series: no overlap, one maximum per kernel."""
     made = _Builder(n_rows)
     _add(made, case, scale=1.0, kernels=None)
-    return made.table(case.work.n_layers, case.work.n_passes, case.scales["whole"])
+    return made.table(case.work, case)
 
 
 APART = ("attn_core", "indexer")
@@ -277,7 +263,7 @@ def compile_mixed(prefill: Case, decode: Case, growth: Any, n_rows: int) -> Pass
     made = _Builder(n_rows)
     _add(made, prefill, scale=growth, kernels=None, without=("lm_head", "embedding"))
     _add(made, decode, scale=1.0, kernels=(*APART, "lm_head", "embedding"))
-    return made.table(prefill.work.n_layers, prefill.work.n_passes, decode.scales["whole"])
+    return made.table(prefill.work, decode)
 
 
 def _add(

@@ -11,7 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..terms import serving
-from .passes import Factors, PassTable, compile_mixed, compile_pass, joined, without_batch
+from ..validation.status import degrees_of
+from ..validation.table import POOLS
+from .passes import Factors, PassTable, compile_mixed, compile_pass, joined, without_requests
 from .rows import case_of_rows, sequences_that_fit
 
 Array = NDArray[Any]
@@ -22,15 +24,14 @@ PROMPTS_FIRST = ("sglang",)
 CHUNK_TOKENS = 8192
 """Tokens of prompts in one pass, the default of the three engines."""
 
-WAVE_TOKENS = 16384
-"""Tokens of prompts that start together where prompts go first (SGLang's max_prefill_tokens)."""
-
 POOL_SHARES = (0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
 """Batches a decode pool is timed at, as shares of all requests; between them times are interpolated."""
 
-MODES = ("aggregated", "disaggregated", "prefill", "static")
-INSTANCE = {"tp": "tp", "dp": "dp", "ep": "ep"}
-POOL = {name: {d: f"{name}_{d}" for d in INSTANCE} for name in ("prefill", "decode")}
+TIMES = {"aggregated": "tpot_s", "disaggregated": "tpot_s", "prefill": "ttft_s", "static": "elapsed_s"}
+"""Mode -> the column whose seconds are predicted."""
+
+INSTANCE = degrees_of()
+POOL = {name: degrees_of(name) for name in POOLS}
 
 
 @dataclass(frozen=True)
@@ -147,22 +148,21 @@ def make_problem(rows: pd.DataFrame, serving: Serving = SERVING) -> Problem:
     Parameters
     ----------
     rows
-        Eligible rows of the table of measurements with modes of :data:`MODES`; rows without the time their mode is
+        Eligible rows of the table of measurements with modes of :data:`TIMES`; rows without the time their mode is
         judged by are left out.
     serving
         What predictions take into account.
     """
-    column = {"aggregated": "tpot_s", "disaggregated": "tpot_s", "prefill": "ttft_s", "static": "elapsed_s"}
     parts: list[Part] = []
     kept: list[pd.DataFrame] = []
     measured: list[Array] = []
     for mode, build in (("aggregated", _served), ("disaggregated", _pooled), ("prefill", _batch), ("static", _batch)):
-        chosen = rows[(rows["mode"] == mode) & rows[column[mode]].notna()]
+        chosen = rows[(rows["mode"] == mode) & rows[TIMES[mode]].notna()]
         groups = list(_groups(chosen))
         built = [build(group, serving) for group in groups]
         parts += [_one_pool(built)] if mode == "disaggregated" and built else built
         kept += groups
-        measured += [group[column[mode]].to_numpy(float) for group in groups]
+        measured += [group[TIMES[mode]].to_numpy(float) for group in groups]
     if not kept:
         raise ValueError("no row has a time that can be predicted")
     return Problem(tuple(parts), pd.concat(kept), np.concatenate(measured))
@@ -196,7 +196,7 @@ def _served(rows: pd.DataFrame, how: Serving) -> Served:
     running = _whole(serving.running(concurrency, most, 1))
     first = rows["engine"].isin(PROMPTS_FIRST).to_numpy() | (how.prompts != "engine")
     waves = first & (rows["length_share"].to_numpy(float) == 1) & (how.prompts == "engine")
-    together = dp * np.maximum(1, WAVE_TOKENS / isl)
+    together = serving.prompts_together(isl, dp)
     per_step = _either(
         waves,
         serving.prompts_per_step_in_waves(running, together, osl),
@@ -210,7 +210,7 @@ def _served(rows: pd.DataFrame, how: Serving) -> Served:
     decode = case_of_rows(rows, "decode", INSTANCE, running, context, **how.options)
     prefill = case_of_rows(rows, "prefill", INSTANCE, _whole(per_pass), prompt, **how.options)
     growth = serving.tokens_in_mixed_pass(running, per_pass, prompt)
-    apart = without_batch(compile_pass(prefill, len(rows)))
+    apart = without_requests(compile_pass(prefill, len(rows)))
     mixed = compile_mixed(prefill, decode, growth, len(rows))
     prompts = joined([apart.only(np.flatnonzero(first)), mixed.only(np.flatnonzero(~first))]).only(
         np.argsort(np.argsort(~first, kind="stable"), kind="stable")
@@ -231,7 +231,7 @@ def _pooled(rows: pd.DataFrame, how: Serving) -> Pooled:
     )
     prompts = serving.prompts_in_budget(CHUNK_TOKENS, isl, rows["prefill_dp"].to_numpy(float))
     prefill = case_of_rows(rows, "prefill", POOL["prefill"], _whole(prompts), _whole(isl), **how.options)
-    table = without_batch(compile_pass(prefill, len(rows)))
+    table = without_requests(compile_pass(prefill, len(rows)))
     return Pooled(
         decode, batches.astype(float), table, prompts, workers["prefill"], workers["decode"], concurrency, osl
     )
@@ -255,4 +255,4 @@ def _batch(rows: pd.DataFrame, how: Serving) -> Batch:
     prefill = case_of_rows(rows, "prefill", INSTANCE, batch, _whole(isl), **how.options)
     decode = case_of_rows(rows, "decode", INSTANCE, batch, _whole(isl + osl / 2), **how.options)
     n = len(rows)
-    return Batch(without_batch(compile_pass(prefill, n)), compile_pass(decode, n), steps)
+    return Batch(without_requests(compile_pass(prefill, n)), compile_pass(decode, n), steps)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 from numpy.typing import NDArray
 
 from ..axes import Axes
@@ -15,6 +14,7 @@ from ..engine import case_of
 from ..grid import build
 from ..specs import Options
 from ..tile import Case
+from ..validation.status import arguments_of
 
 Array = NDArray[Any]
 
@@ -41,28 +41,8 @@ def case_of_rows(
         Options beside :data:`SERVED`.
     """
 
-    def along(values: Any, kind: str = "int64") -> xr.DataArray:
-        return xr.DataArray(np.asarray(values).astype(kind), dims="row")
-
-    first = rows.iloc[0]
-    axes = Axes(
-        model=first["model"],
-        gpu=first["gpu"],
-        precision=first["precision"],
-        phase=phase,
-        batch=along(batch),
-        seq_len=along(seq_len),
-        tp=along(rows[degrees["tp"]]),
-        dp=along(rows[degrees["dp"]]),
-        ep=along(rows[degrees["ep"]]),
-        efficiency="ideal",
-        options=Options(**(SERVED | options)),
-        overrides={
-            "precision.kv_bytes": along(rows["kv_bytes"], "float64"),
-            "options.redundant_experts": along(rows["redundant_experts"]),
-        },
-        scales={},
-    )
+    given = arguments_of(rows, phase, degrees, batch, seq_len)
+    axes = Axes(**given, efficiency="ideal", options=Options(**(SERVED | options)), scales={})
     with np.errstate(all="ignore"):
         return case_of(build(axes), 0, 0, {})
 

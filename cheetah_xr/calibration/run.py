@@ -13,9 +13,9 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ..specs import SpecError
+from ..validation.split import configurations
 from .factors import FACTORS, KNOWN, NAMES, fields_of
 from .fit import Target, polish, search, thinned
-from .measured import configurations_of
 from .problem import make_problem
 from .sample import ERROR, diagnostics, multiples, sample
 
@@ -75,7 +75,7 @@ def calibrate(rows: pd.DataFrame, name: str, effort: Effort, seed: int = 0, told
     SpecError
         When a row cannot be predicted.
     """
-    labels = configurations_of(rows)
+    labels = configurations(rows)
     problem = make_problem(thinned(rows, labels))
     seconds = problem.seconds(fields_of(np.log([[factor.median for factor in FACTORS]])))
     _refuse_unpredictable(problem.rows, seconds[:, 0])

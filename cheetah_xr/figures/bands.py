@@ -15,8 +15,9 @@ from matplotlib.ticker import LogLocator
 from ..analysis import derive
 from ..bands import summarize
 from ..posteriors import load_posterior
-from .common import log_grid
-from .measurements import evaluated, measured_points, setups
+from .common import described, log_grid
+from .decode_tps import assumptions
+from .measurements import NEVER_PUBLISHED, evaluated, measured_points, setups
 from .style import FAINT, INK, gpu_colour, headline, log_axis, new_figure
 
 PROBABILITY = 0.9
@@ -41,14 +42,19 @@ def with_bands(what: str, posterior: Any) -> xr.Dataset:
 NEEDED = ["step_time", "status"]
 
 
-def shows(posterior: Any) -> str:
-    """What a panel shows, for the caption."""
-    name = load_posterior(posterior).attrs["name"]
-    return (
-        f"Shaded: where {PROBABILITY:.0%} of measurements are expected by the posterior {name}, the uncertainty of its "
-        "factors and its errors; line: the median; dashes: the speed ceiling (ideal efficiencies). Every line ends "
-        "where the memory does. Markers are published measurements of several engines (filled: GPUs that only decode; "
-        "open: GPUs that also prefill, which lines and bands leave out). "
+def data_of(what: str, of: str, figure: str, posterior: Any) -> xr.Dataset:
+    """Data of a figure: `what` is the metric, `of` whom it is about, `figure` the one with the same setups."""
+    ds = with_bands(what, posterior)
+    name = ds.attrs["posterior"]
+    return described(
+        ds,
+        title=f"DeepSeek-V3 decode: what to expect of {of}, beside the speed ceiling",
+        shows=f"The setups of figure {figure}. Shaded: where {PROBABILITY:.0%} of measurements are expected by the "
+        f"posterior {name}, the uncertainty of its factors and its errors; line: the median; dashes: the speed ceiling "
+        "(ideal efficiencies). Every line ends where the memory does. Markers are published measurements of several "
+        "engines (filled: GPUs that only decode; open: GPUs that also prefill, which lines and bands leave out). "
+        + NEVER_PUBLISHED,
+        assumptions=assumptions(f"efficiencies drawn from the posterior {name}"),
     )
 
 

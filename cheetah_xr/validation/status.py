@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import xarray as xr
 
@@ -69,27 +70,29 @@ def evaluate_rows(
         On the dim ``row``.
     """
 
-    def along(values: pd.Series[Any], kind: str = "int64") -> xr.DataArray:
-        return xr.DataArray(values.to_numpy(kind), dims="row")
+    given = arguments_of(rows, phase, degrees, batch, seq_len)
+    return evaluate(**given, efficiency=efficiency, options={"on_infeasible": "ignore"}, outputs=outputs)
 
-    return evaluate(
-        rows["model"].iloc[0],
-        rows["gpu"].iloc[0],
-        rows["precision"].iloc[0],
-        phase=phase,
-        batch=along(batch),
-        seq_len=along(seq_len),
-        tp=along(rows[degrees["tp"]]),
-        dp=along(rows[degrees["dp"]]),
-        ep=along(rows[degrees["ep"]]),
-        efficiency=efficiency,
-        options={"on_infeasible": "ignore"},
-        overrides={
+
+def arguments_of(
+    rows: pd.DataFrame, phase: str, degrees: Mapping[str, str], batch: Any, seq_len: Any
+) -> dict[str, Any]:
+    """What :func:`cheetah_xr.evaluate` takes for one pass of every row of a group; see :func:`evaluate_rows`."""
+
+    def along(values: Any, kind: str = "int64") -> xr.DataArray:
+        return xr.DataArray(np.asarray(values).astype(kind), dims="row")
+
+    return {
+        **{name: rows[name].iloc[0] for name in ("model", "gpu", "precision")},
+        "phase": phase,
+        "batch": along(batch),
+        "seq_len": along(seq_len),
+        **{name: along(rows[column]) for name, column in degrees.items()},
+        "overrides": {
             "precision.kv_bytes": along(rows["kv_bytes"], "float64"),
             "options.redundant_experts": along(rows["redundant_experts"]),
         },
-        outputs=outputs,
-    )
+    }
 
 
 def layout_status(table: pd.DataFrame) -> pd.Series[str]:

@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 
 from ...specs import SpecError, load_efficiency
-from ..measured import TIMES
 from ..passes import values_of
-from ..problem import make_problem
+from ..problem import TIMES, make_problem
 from ..published import PREDICTED_BY
 
 COLUMNS = ("id", "mode", "factors", "predicted_s", "low_s", "high_s")

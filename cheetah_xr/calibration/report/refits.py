@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ...validation.split import configurations
 from ..factors import FACTORS, fields_of
 from ..fit import Target, polish, thinned
-from ..measured import configurations_of
 from ..problem import SERVING, Problem, Serving, make_problem
 from ..published import SETS, predicted_rows, rows_of
 from .variants import Changed, Variant, by_component
@@ -58,7 +58,7 @@ class Cases:
         key = (name, repr(serving))
         if key not in self._made:
             fitted, asked = rows_of(name, self.table), predicted_rows(name, self.table)
-            fitted = thinned(fitted, configurations_of(fitted))
+            fitted = thinned(fitted, configurations(fitted))
             self._made[key] = Case(name, make_problem(fitted, serving), make_problem(asked, serving))
         return self._made[key]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ...validation import peers
-from ..measured import configurations_of
+from ...validation.split import configurations
 from .ranking import SPEEDS, pairs, points, regret_at_load, regret_at_speed
 from .statistics import (
     constant_half_width,
@@ -117,13 +117,13 @@ def floor(rows: pd.DataFrame) -> pd.DataFrame:
 
 def decompositions(rows: pd.DataFrame, parts: Mapping[str, pd.Series[bool]]) -> pd.DataFrame:
     """What the errors of some rows are made of."""
-    found = {name: decomposition(rows[where], configurations_of(rows[where])) for name, where in parts.items()}
+    found = {name: decomposition(rows[where], configurations(rows[where])) for name, where in parts.items()}
     return pd.DataFrame(found).T
 
 
 def worst(rows: pd.DataFrame, n: int = 12) -> pd.DataFrame:
     """Configurations with most error in sum: rows, mean error, median signed error, share of all error."""
-    label = configurations_of(rows).str.replace("|", " ", regex=False)
+    label = configurations(rows).str.replace("|", " ", regex=False)
     error = rows["predicted_s"] / rows["measured_s"] - 1
     found = pd.DataFrame(
         {
