@@ -11,6 +11,7 @@ from ._version import MODEL_VERSION, __version__
 from .analysis import derive
 from .api import breakdown, evaluate, layouts, operations
 from .memory import explain_memory
+from .result import open_result
 from .run import run_sweep
 from .specs import (
     Efficiency,
@@ -31,7 +32,6 @@ from .specs import (
     load_model,
     load_precision,
 )
-from .store import open_result
 from .sweep import Sweep, load_sweep
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
