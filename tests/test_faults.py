@@ -90,9 +90,9 @@ def test_sigkill_at_any_moment(write, elsewhere):
         running.kill()
         ended(running)
     kept = len(finished(path))
-    assert 0 < kept
+    assert kept > 0
     assert_same(cx.run_sweep(many, path, progress=False), expected)
-    assert not [p for p in path.rglob("*.partial")]
+    assert not list(path.rglob("*.partial"))
 
 
 def test_a_kill_while_the_store_is_made_leaves_none(sweep, whole, elsewhere):
@@ -259,7 +259,9 @@ def test_a_spec_that_changes_between_runs(write, elsewhere, monkeypatch):
 
 def test_clocks_that_jump(sweep, whole, elsewhere, monkeypatch):
     """Neither the time of day nor the dates of files decide anything."""
-    script = KILL.replace("import os,", "import random, time\ntime.time = lambda: random.uniform(-1e9, 4e9)\nimport os,")
+    script = KILL.replace(
+        "import os,", "import random, time\ntime.time = lambda: random.uniform(-1e9, 4e9)\nimport os,"
+    )
     assert ended(python(script, sweep, "between chunk and marker"))[0] == -signal.SIGKILL
     for number, path in enumerate(sorted(p for p in (elsewhere / "killed.zarr").rglob("*") if p.is_file())):
         os.utime(path, (0, 0) if number % 2 else (4e9, 4e9))
