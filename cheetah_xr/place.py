@@ -68,23 +68,39 @@ class Place:
             return zarr.storage.LocalStore(self.folder.resolve(), read_only=read_only)
         return zarr.storage.FsspecStore.from_url(self.url, storage_options=UNCACHED, read_only=read_only)
 
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        """What a client of an object store raises, whatever it is, as one error; errors of folders pass."""
+        try:
+            yield
+        except (SpecError, FileNotFoundError):
+            raise
+        except Exception as error:
+            if self.folder is not None:
+                raise
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise SpecError(f"{self.url}: cannot be reached ({reason[:300]})") from None
+
     def exists(self) -> bool:
         """Whether anything is there."""
         fs, prefix = self._files
-        return bool(fs.exists(prefix))
+        with self._reaching():
+            return bool(fs.exists(prefix))
 
     def listing(self) -> set[str]:
         """Every key that is there."""
         fs, prefix = self._files
-        return {str(found)[len(prefix) + 1 :] for found in fs.find(prefix)}
+        with self._reaching():
+            return {str(found)[len(prefix) + 1 :] for found in fs.find(prefix)}
 
     def read(self, key: str, start: int | None = None) -> bytes | None:
         """Bytes under a key, from `start` on (from the end where negative); None where there are none."""
         fs, prefix = self._files
-        try:
-            return bytes(fs.cat_file(f"{prefix}/{key}", start=start))
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            return None
+        with self._reaching():
+            try:
+                return bytes(fs.cat_file(f"{prefix}/{key}", start=start))
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                return None
 
     def write(self, key: str, data: bytes) -> None:
         """Replace what is under a key."""
@@ -92,7 +108,8 @@ class Place:
         name = f"{prefix}/{key}"
         if self.folder is not None:
             fs.makedirs(name.rpartition("/")[0], exist_ok=True)
-        fs.pipe_file(name, data)
+        with self._reaching():
+            fs.pipe_file(name, data)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove keys."""

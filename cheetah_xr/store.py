@@ -141,7 +141,7 @@ def naming(place: Place) -> Iterator[None]:
     except OSError:
         raise
     except Exception as error:  # Zarr raises whatever its parsers raise
-        raise SpecError(f"{place}: cannot be read as a result ({_short(error)})") from None
+        raise SpecError(f"{place}: cannot be used as a result ({_short(error)})") from None
 
 
 def _short(error: Exception) -> str:
