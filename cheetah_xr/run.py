@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import time
@@ -230,6 +231,28 @@ def run_block(job: Job, block: Block) -> int:
     return block.number
 
 
+@dataclass(frozen=True)
+class Failed:
+    """Why a block was not written, as plain data: Dask shortens errors and drops their type on the way."""
+
+    reason: str
+    number: int | None = None
+
+    def again(self) -> SpecError | OSError:
+        """The error it was."""
+        return SpecError(self.reason) if self.number is None else OSError(self.number, self.reason)
+
+
+def run_far(job: Job, block: Block) -> int | Failed:
+    """:func:`run_block` in another process."""
+    try:
+        return run_block(job, block)
+    except SpecError as error:
+        return Failed(str(error))
+    except OSError as error:
+        return Failed(error.strerror or str(error), error.errno or errno.EIO)
+
+
 def _compute(job: Job, todo: Sequence[Block], how: Workers, advance: Any) -> None:
     number = how.number or os.cpu_count() or 1
     if how.client is not None:
@@ -263,10 +286,12 @@ def _on_client(job: Job, todo: Sequence[Block], client: Any, advance: Any) -> No
     from distributed.scheduler import KilledWorker
 
     there = client.submit(make_job, job.record(), job.place.absolute(), pure=False)
-    futures = [client.submit(run_block, there, block, pure=False) for block in todo]
+    futures = [client.submit(run_far, there, block, pure=False) for block in todo]
     try:
         for future in as_completed(futures):
-            future.result()
+            outcome = future.result()
+            if isinstance(outcome, Failed):
+                raise outcome.again()
             advance()
     except KilledWorker:
         raise SpecError(
@@ -276,7 +301,8 @@ def _on_client(job: Job, todo: Sequence[Block], client: Any, advance: Any) -> No
     except CancelledError:
         raise SpecError(f"{job.place}: the scheduler is gone or cancelled the run; {kept(job)}") from None
     finally:
-        client.cancel(futures)
+        if client.status == "running":
+            client.cancel(futures)
 
 
 @contextmanager
