@@ -30,6 +30,7 @@ from .specs import (
     sweep_path,
     to_record,
 )
+from .targets import BestByTarget
 from .variables import VARIABLES
 
 Name = str | dict[str, Any]
@@ -113,7 +114,7 @@ class Sweep(Record):
     overrides: dict[str, Values] = Field(default_factory=dict)
     scales: dict[str, Values] = Field(default_factory=dict)
     outputs: list[str] = Field(default_factory=lambda: list(DEFAULT_OUTPUTS))
-    best: Best | None = None
+    best: BestByTarget | None = None
     histogram: Histogram | None = None
     block_memory_mb: Annotated[float, Field(ge=1)] | None = None
     headline: str = "throughput_per_gpu"

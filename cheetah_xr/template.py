@@ -101,7 +101,7 @@ def stored_coords(recipe: Recipe) -> xr.Dataset:
     used = {dim for product in recipe.products for dim in product.dims}
     kept = {k: (dims, v, attrs) for k, (dims, v, attrs) in recipe.engine.grid.coords.items() if set(dims) <= used}
     added = {
-        dim: np.array(labels, dtype=np.dtypes.StringDType())
+        dim: np.array(labels, dtype=np.dtypes.StringDType() if isinstance(labels[0], str) else np.float64)
         for p in recipe.products
         for dim, labels in p.coords.items()
     }

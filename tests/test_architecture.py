@@ -27,6 +27,7 @@ LAYERS = (
     {"breakdown", "operations"},
     {"api"},
     {"reductions", "memory"},
+    {"targets"},
     {"sweep"},
     {"recipe"},
     {"template"},
