@@ -237,6 +237,10 @@ class Sweep(Record):
         for n, model in itertools.product(counts, models):
             valid = layouts(n, model, options)
             found |= dict.fromkeys(zip(*(valid[name].values.tolist() for name in PARALLEL), strict=True))
+        if not found:
+            raise SpecError(
+                f"layout: n_gpus {given['n_gpus']}: no layout of so many GPUs is valid for any of the models"
+            )
         return {name: list(column) for name, column in zip(PARALLEL, zip(*found, strict=True), strict=True)}
 
     def _values(self, name: str) -> Any:

@@ -15,7 +15,7 @@ from .analysis.derive import DERIVED
 from .reductions import Best
 from .variables import VARIABLES
 
-Targets = Annotated[list[int | float], Field(min_length=1, max_length=1000)]
+Targets = Annotated[list[float], Field(min_length=1, max_length=1000)]
 
 
 class BestByTarget(Best):

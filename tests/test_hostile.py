@@ -1,4 +1,4 @@
-"""Hostile input: whatever a file says, the outcome is a record or one SpecError; nothing runs, nothing escapes, nothing hangs.
+"""Hostile input: the outcome is a record or one SpecError; nothing runs, nothing escapes, nothing hangs.
 
 Cases that once ended otherwise are kept by name beside the fuzzing that found them.
 """
@@ -50,8 +50,9 @@ def outcome(action):
     try:
         return action()
     except cx.SpecError as error:
-        assert 0 < len(str(error)) < 20_000
-        return str(error)
+        message = str(error)
+    assert 0 < len(message) < 20_000
+    return message
 
 
 def fields(data, prefix=()):
@@ -124,14 +125,14 @@ def test_records(kind, data):
 SWEEPS = [
     SMALL,
     SMALL | {"layout": {"tp": [1, 2], "dp": [1, 1], "ep": [1, 1]}, "outputs": ["step_time"], "where": ["batch >= 1"]},
-    SMALL | {"overrides": {"gpu.hbm_bandwidth": [1e12]}, "scales": {"gpu.peak_bf16": [0.5]}, "options": {"mla": "expanded"}},
+    SMALL | {"overrides": {"gpu.hbm_bandwidth": [1e12]}, "scales": {"gpu.peak_bf16": [2]}, "options": {"causal": True}},
     SMALL | {"seq_len": {"min": 1, "max": 9, "num": 3, "spacing": "log", "include": [2]}, "layout": {"n_gpus": 2}},
     SMALL | {"best": {"maximize": "throughput", "over": ["batch"], "where": "tps_per_user >= 1", "keep": ["status"],
                       "targets": {"tps_per_user": [1, 2]}}},
 ]  # fmt: skip
 
 
-@FUZZ
+@settings(FUZZ, max_examples=60)
 @given(disturbed(SWEEPS))
 def test_sweep_files(tmp_path, data):
     path = tmp_path / "fuzz.yaml"
@@ -158,11 +159,11 @@ COSTLY = {
     "aliases of aliases": (LAUGHS + "batch: *a19\n", "more than"),
     "an alias inside itself": ("batch: &a [1, *a]\n", "contains itself"),
     "long": ("batch: [" + "1, " * MAX_YAML_BYTES + "]\n", "larger than"),
-    "deep": ("batch: " + "[" * 5000 + "]" * 5000, "valid YAML"),
+    "deep": ("batch: " + "[" * 2000 + "]" * 2000, "valid YAML"),
     "long number": ("batch: " + "9" * 100_000, "valid YAML"),
     "objects": ("batch: !!python/object/apply:os.system ['touch escaped']\n", "valid YAML"),
     "modules": ("batch: !!python/name:os.system\n", "valid YAML"),
-    "lists as keys": ("? [1, 2]\n: 3\n", "valid YAML"),
+    "lists as keys": ("? [1, 2]\n: 3\n", "missing"),
 }
 
 
@@ -171,19 +172,22 @@ def test_costly_files(case, write, elsewhere):
     content, word = COSTLY[case]
     started = time.perf_counter()
     path = write(content, "bad.yaml")
-    for load in (cx.load_sweep, cx.load_gpu, cx.load_model):
-        message = refused(lambda load=load: load(path), "bad.yaml")
-        assert len(message) < 2000
-    refused(lambda: cx.load_sweep(path), word)
+    assert len(refused(lambda: cx.load_sweep(path), "bad.yaml", word)) < 2000
+    assert len(refused(lambda: cx.load_gpu(path), "bad.yaml")) < 2000
     assert time.perf_counter() - started < 60
     assert [p.name for p in elsewhere.iterdir()] == ["bad.yaml"]
 
 
 MUCH = {
+    "no layout": ({"layout": {"n_gpus": []}}, "layout", "n_gpus"),
+    "a target": (
+        {"best": {"maximize": "throughput", "over": ["batch"], "targets": {"tps_per_user": [10**400]}}}, "targets"
+    ),
     "layouts": ({"layout": {"n_gpus": 10**12}}, "n_gpus", "at most"),
     "a range": ({"batch": {"min": 1, "max": 2**52, "num": 10**12}}, "batch", "num"),
     "blocks": (
-        {name: {"min": 1, "max": 10_000_000, "num": 3_000_000} for name in ("batch", "seq_len")}, "blocks", "at most"
+        {name: {"min": 1, "max": 20_000, "num": 20_000} for name in ("batch", "seq_len")}
+        | {"overrides": {"gpu.hbm_bandwidth": {"min": 1e12, "max": 2e12, "num": 20_000}}}, "blocks", "at most"
     ),
     "a name": ({"model": "x" * 100_000}, "model", "characters"),
 }  # fmt: skip
@@ -225,7 +229,7 @@ METADATA = ["zarr.json", "step_time/zarr.json", "status/zarr.json", "completed/b
 
 
 @pytest.mark.filterwarnings("ignore")
-@settings(FUZZ, max_examples=300)
+@settings(FUZZ, max_examples=80)
 @given(data=st.data())
 def test_metadata_of_stores(tmp_path, store, data):
     """Opening, checking and resuming a store somebody changed: a result, or one error; never a run over it."""
