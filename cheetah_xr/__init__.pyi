@@ -9,6 +9,7 @@ from .api import layouts as layouts
 from .api import operations as operations
 from .errors import SpecError as SpecError
 from .memory import explain_memory as explain_memory
+from .result import open_result as open_result
 from .run import run_sweep as run_sweep
 from .serving import serve as serve
 from .serving import serve_disaggregated as serve_disaggregated
@@ -28,6 +29,5 @@ from .specs import load_efficiency as load_efficiency
 from .specs import load_gpu as load_gpu
 from .specs import load_model as load_model
 from .specs import load_precision as load_precision
-from .store import open_result as open_result
 from .sweep import Sweep as Sweep
 from .sweep import load_sweep as load_sweep
