@@ -25,7 +25,7 @@ BLOCKS = 16
 LONG = SWEEP | {
     "batch": {"min": 1, "max": 40_000, "num": 40_000},
     "seq_len": {"min": 1024, "max": 16384, "num": 3000},
-    "block_memory_mb": 300,
+    "block_memory_mb": 60,
 }
 """A sweep that is still running when it is disturbed."""
 

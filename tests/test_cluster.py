@@ -20,10 +20,10 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # sockets and event loops tha
 
 MANY = SWEEP | {
     "batch": {"min": 1, "max": 8000, "num": 8000},
-    "seq_len": {"min": 1024, "max": 16384, "num": 120},
+    "seq_len": {"min": 1024, "max": 16384, "num": 48},
     "block_memory_mb": 8,
 }
-"""Some hundred blocks: time to be disturbed in."""
+"""Dozens of blocks: time to be disturbed in."""
 
 
 def processes(number):
@@ -51,6 +51,13 @@ def sweep(write, elsewhere):
 @pytest.fixture
 def many(write, elsewhere):
     return write(MANY, "many.yaml")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The result of `many`."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    return cx.run_sweep(cx.Sweep(name="many", **MANY), folder / "whole.zarr", progress=False)
 
 
 def test_threads_processes_and_clusters_agree(sweep, cluster, cli):
@@ -81,7 +88,7 @@ def test_workers_need_only_the_sweep(client, write, elsewhere):
 
 
 @pytest.mark.parametrize("whom", ["one worker", "every worker"])
-def test_sigkill_of_workers(whom, client, many, elsewhere):
+def test_sigkill_of_workers(whom, client, many, elsewhere, undisturbed):
     """Killed in the middle of a run: Dask starts new ones, and the run goes on to the same bits."""
     path = elsewhere / "killed.zarr"
     pids = list(client.run(os.getpid).values())
@@ -91,12 +98,12 @@ def test_sigkill_of_workers(whom, client, many, elsewhere):
         for pid in pids[:1] if whom == "one worker" else pids:
             os.kill(pid, signal.SIGKILL)
         assert not running.done()
-        assert_same(running.result(timeout=180), cx.run_sweep(many, "whole.zarr", progress=False))
+        assert_same(running.result(timeout=180), undisturbed)
     client.wait_for_workers(2)
     assert set(client.run(os.getpid).values()) != set(pids)
 
 
-def test_a_block_that_ends_every_worker(many, elsewhere):
+def test_a_block_that_ends_every_worker(many, elsewhere, undisturbed):
     """Dask gives up a block that killed as many workers as it allows; what others wrote is kept."""
     path = elsewhere / "killed.zarr"
     with dask.config.set({"distributed.scheduler.allowed-failures": 0}), processes(1) as one, Client(one) as client:
@@ -112,14 +119,14 @@ def test_a_block_that_ends_every_worker(many, elsewhere):
         refused(lambda: cx.run_sweep(many, path, client=client, progress=False), *words)
         killer.join()
     assert finished(path)
-    assert_same(cx.run_sweep(many, path, progress=False), cx.run_sweep(many, "whole.zarr", progress=False))
+    assert_same(cx.run_sweep(many, path, progress=False), undisturbed)
 
 
 def kill(pid):
     os.kill(pid, signal.SIGKILL)
 
 
-def test_a_scheduler_that_goes_away(many, elsewhere):
+def test_a_scheduler_that_goes_away(many, elsewhere, undisturbed):
     path = elsewhere / "lost.zarr"
     local = LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None)
     with local as cluster, Client(cluster) as client, ThreadPoolExecutor(1) as pool:
@@ -127,7 +134,7 @@ def test_a_scheduler_that_goes_away(many, elsewhere):
         wait_for(lambda: markers_there(path) > 3, "blocks")
         cluster.close()
         refused(lambda: running.result(timeout=60), "lost.zarr", "the scheduler is gone", "are kept")
-    assert_same(cx.run_sweep(many, path, progress=False), cx.run_sweep(many, "whole.zarr", progress=False))
+    assert_same(cx.run_sweep(many, path, progress=False), undisturbed)
 
 
 def test_a_full_disk_of_a_worker(client, sweep, elsewhere):
