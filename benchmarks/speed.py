@@ -3,8 +3,7 @@
 Every case is evaluated in memory, reduced in blocks and stored without compression, on one pinned core. Floors are
 ``np.copyto`` of as many bytes as the result has into fresh memory, and writing them to files of a block each. Peer: the
 scalar oracle of the tests, one point at a time. Scaling: points, workers and blocks of a reduced sweep, each in a
-process of its own; ``--billion`` adds the shipped sweep of a billion points, with targets. Wall time is the best
-round's; CPU time beside it tells a busy machine from a slow program.
+process of its own. Wall time is the best round's; CPU time beside it tells a busy machine from a slow program.
 """
 
 import argparse
@@ -143,14 +142,20 @@ def oracle_seconds_per_point() -> float:
     return (time.perf_counter() - start) / 1000
 
 
-BILLION = Path(__file__).parent.parent / "sweeps" / "large" / "billion.yaml"
 SCALE = """
-import dataclasses, json, resource, sys, time
+import json, resource, sys, time
+from functools import partial
 import cheetah_xr as cx
 from cheetah_xr import run
-workers, block, store = int(sys.argv[2]), int(float(sys.argv[3])), sys.argv[4]
-job = run.make_job(cx.Sweep(**json.loads(sys.argv[1])), store)
-job = dataclasses.replace(job, blocks=run.cut(job.grid, block, job.recipe.whole_dims))
+points, workers, block, store = int(float(sys.argv[1])), int(sys.argv[2]), int(float(sys.argv[3])), sys.argv[4]
+lengths = max(1, points // (4 * 4 * 2 * 500))
+run.cut = partial(run.cut, points=block)
+job = run.make_job(cx.Sweep(
+    name="scale", title="scale", question="How much?", model="llama-3.1-70b",
+    gpu=["a100-sxm-80gb", "h100-sxm", "h200-sxm", "mi300x"], precision=["bf16", "fp8"], tp=[1, 2, 4, 8],
+    batch=list(range(1, 501)), seq_len={"min": 1, "max": 131072, "num": lengths},
+    best={"maximize": "throughput_per_gpu", "over": ["precision", "tp", "batch"], "where": "tps_per_user >= 20"},
+), store)
 start = time.perf_counter()
 run.run_job(job, progress=False, how=run.Workers(number=workers))
 seconds = time.perf_counter() - start
@@ -161,27 +166,15 @@ print(json.dumps({"points": n, "workers": workers, "blocks": len(job.blocks), "s
 """
 
 
-def scaled(points: float) -> dict[str, Any]:
-    """A reduced sweep of about so many points."""
-    lengths = max(1, int(points) // (4 * 4 * 2 * 500))
-    best = {"maximize": "throughput_per_gpu", "over": ["precision", "tp", "batch"], "where": "tps_per_user >= 20"}
-    about = {"name": "scale", "title": "scale", "question": "How much?", "model": "llama-3.1-70b", "best": best}
-    gpus = ["a100-sxm-80gb", "h100-sxm", "h200-sxm", "mi300x"]
-    axes = {"gpu": gpus, "precision": ["bf16", "fp8"], "tp": [1, 2, 4, 8], "batch": list(range(1, 501))}
-    return about | axes | {"seq_len": {"min": 1, "max": 131072, "num": lengths}}
-
-
 def scaling(*, billion: bool) -> list[dict[str, float]]:
-    """Reduced sweeps: points, up to the shipped sweep of a billion, then workers and blocks of 10 million points."""
+    """A reduced sweep: points, then workers and blocks of 10 million points."""
     block = 2_097_152
-    wanted = [(scaled(points), 2, block) for points in (1e6, 1e7, 1e8)]
-    if billion:
-        wanted.append((cx.load_sweep(BILLION).model_dump(mode="json", exclude_unset=True), 2, block))
-    wanted += [(scaled(1e7), 1, block), *((scaled(1e7), 2, size) for size in (131_072, 524_288, 8_388_608))]
+    wanted = [(points, 2, block) for points in (1e6, 1e7, 1e8, *([1e9] if billion else []))]
+    wanted += [(1e7, 1, block), *((1e7, 2, size) for size in (131_072, 524_288, 8_388_608))]
     rows = []
-    for sweep, workers, size in wanted:
+    for points, workers, size in wanted:
         with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, "-c", SCALE, json.dumps(sweep), str(workers), str(size), f"{folder}/scale.zarr"]
+            command = [sys.executable, "-c", SCALE, str(points), str(workers), str(size), f"{folder}/scale.zarr"]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
         rows.append(json.loads(done.stdout))
     return rows
@@ -210,7 +203,7 @@ def table_of_cases(rows: dict[str, dict[str, float]], scalar: float) -> Table:
 def main() -> None:
     """Measure, print tables, write JSON beside the results of sweeps."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--billion", action="store_true", help="also sweeps/large/billion.yaml")
+    parser.add_argument("--billion", action="store_true", help="also a reduced sweep of 1e9 points")
     parser.add_argument("--case", action="append", choices=CASES, help="only these cases, and no scaling")
     chosen = parser.parse_args()
     console = Console(width=170)
@@ -218,18 +211,18 @@ def main() -> None:
         scalar = oracle_seconds_per_point()
         rows = {name: measure(CASES[name][1]) for name in chosen.case or CASES}
     console.print(table_of_cases(rows, scalar), f"scalar oracle: {scalar * 1e6:.1f} us/point", highlight=False)
-    sizes = [] if chosen.case else scaling(billion=chosen.billion)
-    table = Table(title="reduced sweeps: points, workers, blocks")
+    scaled = [] if chosen.case else scaling(billion=chosen.billion)
+    table = Table(title="a reduced sweep: points, workers, blocks")
     for column in ("points", "workers", "blocks", "seconds", "ns_per_point", "peak_gb"):
         table.add_column(column, justify="right")
-    for row in sizes:
+    for row in scaled:
         table.add_row(*(f"{v:,}" if isinstance(v, int) else f"{v:.2f}" for v in row.values()))
-    if sizes:
+    if scaled:
         console.print(table)
     machine = {"machine": platform.processor() or platform.machine(), "system": platform.platform()}
     machine |= {"cores": os.cpu_count(), "load": os.getloadavg(), "python": platform.python_version()}
     machine |= {name: version(name) for name in ("cheetah_xr", "numpy", "xarray", "zarr", "dask")}
-    report = {**machine, "cases": rows, "scaling": sizes, "oracle_us_per_point": scalar * 1e6}
+    report = {**machine, "cases": rows, "scaling": scaled, "oracle_us_per_point": scalar * 1e6}
     path = Path("outputs") / "bench.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(report, indent=2), encoding="utf-8")

@@ -1,0 +1,45 @@
+"""Peak memory and time of the billion-point sweep beside smaller ones: ``python benchmarks/memory.py [POINTS ...]``.
+
+Smaller sweeps have fewer accelerators, models and lengths, and blocks of the same size. Every size runs in a process of
+its own on two threads; the peak is that of all processes there are.
+"""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SWEEP = Path(__file__).parent.parent / "sweeps" / "large" / "billion.yaml"
+RUN = """
+import math, resource, sys, time
+import cheetah_xr as cx
+from cheetah_xr import run
+points, file, folder = float(sys.argv[1]), sys.argv[2], sys.argv[3]
+sweep = cx.load_sweep(file)
+each = run.make_job(sweep).grid.n_points / len(sweep.model) / len(sweep.gpu)
+pairs = max(1, round(points / each))
+models = min(len(sweep.model), math.ceil(pairs / len(sweep.gpu)))
+gpus = min(len(sweep.gpu), pairs)
+fewer = {"model": sweep.model[-models:], "gpu": sweep.gpu[:gpus]}
+if pairs == 1:
+    fewer["seq_len"] = {**sweep.seq_len, "num": max(1, round(sweep.seq_len["num"] * points / each)), "include": []}
+sweep = sweep.model_copy(update=fewer)
+job = run.make_job(sweep, folder + "/memory.zarr")
+start = time.perf_counter()
+run.run_job(job, progress=False, how=run.Workers(number=2))
+seconds = time.perf_counter() - start
+peak = sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1e6
+n, blocks = job.grid.n_points, len(job.blocks)
+print(f"{n:>13,} points  {blocks:>4} blocks  {peak:.2f} GB peak  {seconds:.1f} s  {seconds / n * 1e9:.1f} ns/point")
+"""
+
+
+def main() -> None:
+    """Run every size."""
+    for points in sys.argv[1:] or ["1e7", "1e8", "1e9"]:
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([sys.executable, "-c", RUN, points, SWEEP, folder], check=True)
+
+
+if __name__ == "__main__":
+    main()
