@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help sweep figures test lint bench peer-aiconfigurator bench-peers mutants dist clean
+.PHONY: help sweep billion figures test lint bench peer-aiconfigurator bench-peers mutants dist clean
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -20,6 +20,9 @@ $(READY): pyproject.toml constraints.txt
 
 sweep: $(READY)  ## Run every sweep in sweeps/ into outputs/ and show what each answered (ARGS=--overwrite starts anew)
 	$(BIN)/cheetah-xr sweep $(ARGS) sweeps/*.yaml
+
+billion: $(READY)  ## Run the sweep of a billion points (ARGS=--processes)
+	$(BIN)/cheetah-xr sweep $(ARGS) sweeps/large/billion.yaml
 
 figures: $(READY)  ## Make every figure and table into outputs/figures/ (open index.html; ARGS="--model qwen3-32b" redraws)
 	$(BIN)/cheetah-xr figures $(ARGS)

@@ -1,37 +1,44 @@
-"""Peak memory of a reduced sweep beside its number of points: ``python benchmarks/memory.py [POINTS ...]``.
+"""Peak memory and time of the billion-point sweep beside smaller ones: ``python benchmarks/memory.py [POINTS ...]``.
 
-Every size runs in a process of its own, on two threads, and stores one answer per context length.
+Smaller sweeps have fewer accelerators, models and lengths, and blocks of the same size. Every size runs in a process of
+its own on two threads; the peak is that of all processes there are.
 """
 
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
+SWEEP = Path(__file__).parent.parent / "sweeps" / "large" / "billion.yaml"
 RUN = """
-import resource, sys, time
+import math, resource, sys, time
 import cheetah_xr as cx
-points = int(float(sys.argv[1]))
-lengths = max(1, points // (4 * 4 * 2 * 500))
-sweep = cx.Sweep(
-    name="memory", title="memory", question="How much?", model="llama-3.1-70b",
-    gpu=["a100-sxm-80gb", "h100-sxm", "h200-sxm", "mi300x"], precision=["bf16", "fp8"], tp=[1, 2, 4, 8],
-    batch=list(range(1, 501)), seq_len={"min": 1, "max": 131072, "num": lengths},
-    best={"maximize": "throughput_per_gpu", "over": ["precision", "tp", "batch"], "where": "tps_per_user >= 20"},
-)
+from cheetah_xr import run
+points, file, folder = float(sys.argv[1]), sys.argv[2], sys.argv[3]
+sweep = cx.load_sweep(file)
+each = run.make_job(sweep).grid.n_points / len(sweep.model) / len(sweep.gpu)
+pairs = max(1, round(points / each))
+models = min(len(sweep.model), math.ceil(pairs / len(sweep.gpu)))
+gpus = min(len(sweep.gpu), pairs)
+fewer = {"model": sweep.model[-models:], "gpu": sweep.gpu[:gpus]}
+if pairs == 1:
+    fewer["seq_len"] = {**sweep.seq_len, "num": max(1, round(sweep.seq_len["num"] * points / each)), "include": []}
+sweep = sweep.model_copy(update=fewer)
+job = run.make_job(sweep, folder + "/memory.zarr")
 start = time.perf_counter()
-cx.run_sweep(sweep, sys.argv[2] + "/memory.zarr", progress=False, workers=2)
+run.run_job(job, progress=False, how=run.Workers(number=2))
 seconds = time.perf_counter() - start
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-n = lengths * 4 * 4 * 2 * 500
-print(f"{n:>12,} points  {peak:.2f} GB peak  {seconds:.1f} s  {seconds / n * 1e9:.1f} ns/point")
+peak = sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1e6
+n, blocks = job.grid.n_points, len(job.blocks)
+print(f"{n:>13,} points  {blocks:>4} blocks  {peak:.2f} GB peak  {seconds:.1f} s  {seconds / n * 1e9:.1f} ns/point")
 """
 
 
 def main() -> None:
     """Run every size."""
-    for points in sys.argv[1:] or ["1e6", "1e7", "1e8"]:
+    for points in sys.argv[1:] or ["1e7", "1e8", "1e9"]:
         with tempfile.TemporaryDirectory() as folder:
-            subprocess.run([sys.executable, "-c", RUN, points, folder], check=True)
+            subprocess.run([sys.executable, "-c", RUN, points, SWEEP, folder], check=True)
 
 
 if __name__ == "__main__":

@@ -126,7 +126,7 @@ def measure(arguments: dict[str, Any]) -> dict[str, float]:
     found["blocks"] = len(blocks)
     with tempfile.TemporaryDirectory(dir=".") as folder, uncompressed():
         job = run.make_job(sweep, Path(folder) / "speed.zarr")
-        note("stored", lambda: run.run_job(job, overwrite=True, progress=False, workers=1))
+        note("stored", lambda: run.run_job(job, overwrite=True, progress=False, how=run.Workers(number=1)))
         note("files", lambda: write_files(Path(folder), job.bytes_on_disk, 3 * len(job.blocks)))
     return found
 
@@ -157,7 +157,7 @@ job = run.make_job(cx.Sweep(
     best={"maximize": "throughput_per_gpu", "over": ["precision", "tp", "batch"], "where": "tps_per_user >= 20"},
 ), store)
 start = time.perf_counter()
-run.run_job(job, progress=False, workers=workers)
+run.run_job(job, progress=False, how=run.Workers(number=workers))
 seconds = time.perf_counter() - start
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 n = job.grid.n_points

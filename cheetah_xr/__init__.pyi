@@ -11,6 +11,7 @@ from .bands import summarize as summarize
 from .errors import SpecError as SpecError
 from .memory import explain_memory as explain_memory
 from .posteriors import load_posterior as load_posterior
+from .result import open_result as open_result
 from .run import run_sweep as run_sweep
 from .serving import serve as serve
 from .serving import serve_disaggregated as serve_disaggregated
@@ -31,6 +32,5 @@ from .specs import load_efficiency as load_efficiency
 from .specs import load_gpu as load_gpu
 from .specs import load_model as load_model
 from .specs import load_precision as load_precision
-from .store import open_result as open_result
 from .sweep import Sweep as Sweep
 from .sweep import load_sweep as load_sweep

@@ -274,10 +274,16 @@ def layouts(n_gpus: int, model: Any, options: Options | None = None) -> xr.Datas
     return layouts_of(n_gpus, load_model(model), options or Options())
 
 
+MOST_GPUS = 1_000_000
+"""GPUs of an instance whose layouts are listed."""
+
+
 def layouts_of(n_gpus: int, model: AnyModel, options: Options) -> xr.Dataset:
     """Layouts for which no condition on model and layout applies."""
     if isinstance(n_gpus, bool) or not isinstance(n_gpus, (int, np.integer)) or n_gpus < 1:
         raise SpecError(f"n_gpus: expected a whole number of at least 1, got {n_gpus!r}")
+    if n_gpus > MOST_GPUS:
+        raise SpecError(f"n_gpus: expected at most {MOST_GPUS:,}, got {n_gpus!r}")
     divisors = [n for n in range(1, n_gpus + 1) if n_gpus % n == 0]
     moe = isinstance(model, Model) and model.is_moe
     pairs = [(tp, ep) for tp in divisors for ep in (divisors if moe else [1])]

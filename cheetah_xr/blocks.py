@@ -13,6 +13,9 @@ from .specs import SpecError
 BLOCK_POINTS = 2_097_152
 """Points of a block: enough to hide the cost of a task and a chunk, few enough for several in memory at once."""
 
+MOST_BLOCKS = 1_000_000
+"""Blocks of a sweep: each is a task, a marker and a file of every variable."""
+
 
 @dataclass(frozen=True)
 class Block:
@@ -53,7 +56,7 @@ def cut(grid: Grid, points: int = BLOCK_POINTS, whole: Sequence[str] = ()) -> Bl
     Raises
     ------
     SpecError
-        When the dims that must be whole hold more than eight times as many points.
+        When the dims that must be whole hold more than eight times as many points, or blocks are too many.
     """
     steps = {dim: grid.sizes[dim] for dim in whole}
     held = math.prod(steps.values())
@@ -65,4 +68,10 @@ def cut(grid: Grid, points: int = BLOCK_POINTS, whole: Sequence[str] = ()) -> Bl
     for dim in reversed([dim for dim in grid.order if dim not in whole]):
         steps[dim] = max(1, min(grid.sizes[dim], room))
         room //= steps[dim]
-    return Blocks(grid.dims, grid.sizes, {dim: steps[dim] for dim in grid.dims})
+    blocks = Blocks(grid.dims, grid.sizes, {dim: steps[dim] for dim in grid.dims})
+    if math.prod(blocks.counts) > MOST_BLOCKS:
+        raise SpecError(
+            f"{grid.n_points:,} points are {math.prod(blocks.counts):,} blocks; a sweep has at most {MOST_BLOCKS:,}: "
+            "shorten an axis, or give blocks more memory (block_memory_mb)"
+        )
+    return blocks

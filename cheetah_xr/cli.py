@@ -16,7 +16,7 @@ from .console import errors, out
 from .errors import SpecError
 
 if TYPE_CHECKING:
-    from .run import Job
+    from .run import Job, Workers
     from .specs import Options
 
 app = typer.Typer(
@@ -97,10 +97,13 @@ def common(
 @app.command()
 def sweep(
     files: Annotated[list[str], typer.Argument(help="Sweep files, or names of shipped sweeps.", metavar="FILE...")],
-    store: Annotated[Path | None, typer.Option(help="Folder of the result; default outputs/NAME.zarr.")] = None,
+    store: Annotated[
+        str | None, typer.Option(help="Folder of the result, or a URL (s3://...); default outputs/NAME.zarr.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume/--no-resume", help="Fill what an existing store misses.")] = True,
     overwrite: Annotated[bool, typer.Option(help="Replace an existing store.")] = False,
-    workers: Annotated[int | None, typer.Option(help="Threads; default one per core.", min=1)] = None,
+    workers: Annotated[int | None, typer.Option(help="Threads or processes; default one per core.", min=1)] = None,
+    processes: Annotated[bool, typer.Option("--processes", help="Work in processes instead of threads.")] = False,
     scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler to run on.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show points, blocks, bytes and specs; run nothing.")
@@ -110,14 +113,13 @@ def sweep(
 
     Example: `cheetah-xr sweep sweeps/qwen3-32b-h100.yaml`
     """
-    from .run import make_job
-    from .store import finished
+    from .run import Workers, kept, make_job
     from .summary import render_job, summarize
 
     if store is not None and len(files) > 1:
         raise SpecError("--store names one folder; give one sweep file with it")
-    if scheduler is not None and workers is not None:
-        raise SpecError("--workers is for threads of this process; a --scheduler has its own workers")
+    if scheduler is not None and (workers is not None or processes):
+        raise SpecError("--workers and --processes are for this machine; a --scheduler has its own workers")
     for job in [make_job(file, store) for file in files]:
         grid = job.grid
         axes = " x ".join(f"{dim} {grid.sizes[dim]}" for dim in grid.dims) or "one point"
@@ -129,12 +131,10 @@ def sweep(
             out.print(render_job(job), highlight=False, soft_wrap=True, markup=False)
             continue
         try:
-            _run(job, resume, overwrite, workers, scheduler)
+            _run(job, resume, overwrite, Workers(None, workers, processes), scheduler)
         except KeyboardInterrupt:
-            kept = f"{len(finished(job.path))} of {len(job.blocks)} blocks are kept in {job.path}"
-            errors.print(
-                f"interrupted: {kept}; the same command resumes", highlight=False, soft_wrap=True, markup=False
-            )
+            text = f"interrupted: {job.path}: {kept(job)}"
+            errors.print(text, highlight=False, soft_wrap=True, markup=False)
             raise typer.Exit(130) from None
         out.print(job.sweep.title, style="bold", highlight=False, soft_wrap=True, markup=False)
         with errors.status("reading the answer"):
@@ -143,11 +143,11 @@ def sweep(
             out.print(f"  {line}", highlight=False, soft_wrap=True, markup=False)
 
 
-def _run(job: Job, resume: bool, overwrite: bool, workers: int | None, scheduler: str | None) -> None:
-    from .run import run_job
+def _run(job: Job, resume: bool, overwrite: bool, how: Workers, scheduler: str | None) -> None:
+    from .run import Workers, run_job
 
     if scheduler is None:
-        run_job(job, resume=resume, overwrite=overwrite, workers=workers)
+        run_job(job, resume=resume, overwrite=overwrite, how=how)
         return
     from distributed import Client
 
@@ -156,7 +156,7 @@ def _run(job: Job, resume: bool, overwrite: bool, workers: int | None, scheduler
     except (OSError, ValueError) as error:
         raise SpecError(f"--scheduler {scheduler}: cannot be reached ({error})") from None
     with client:
-        run_job(job, resume=resume, overwrite=overwrite, client=client)
+        run_job(job, resume=resume, overwrite=overwrite, how=Workers(client))
 
 
 @app.command()
@@ -281,14 +281,21 @@ def _options(pairs: list[str]) -> Options:
 
 
 @app.command()
-def info(store: Annotated[Path, typer.Argument(help="Folder of a result.")]) -> None:
-    """Say what a result holds: question, axes, variables, completeness, provenance.
+def info(store: Annotated[str, typer.Argument(help="Folder or URL of a result.")]) -> None:
+    """Say what a result holds: question, axes, variables, provenance; every block is read and its checksums compared.
+
+    The exit code is 1 when blocks are missing or damaged.
 
     Example: `cheetah-xr info outputs/qwen3-32b-h100.zarr`
     """
+    from .store import state
     from .summary import describe
 
-    out.print(describe(store), highlight=False, soft_wrap=True, markup=False)
+    with errors.status("reading every block"):
+        found = state(store, checksums=True)
+    out.print(describe(store, found), highlight=False, soft_wrap=True, markup=False)
+    if not found.complete:
+        raise typer.Exit(1)
 
 
 @app.command()

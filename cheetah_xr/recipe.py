@@ -32,7 +32,7 @@ class Product:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     attrs: Mapping[str, Any]
-    coords: Mapping[str, list[str]]
+    coords: Mapping[str, list[str] | list[float]]
 
     @property
     def nbytes(self) -> int:
@@ -171,7 +171,7 @@ def reduced_products(engine: Engine, reductions: Sequence[Best | Histogram]) -> 
     ds = block_dataset(engine, engine.compute(miniature), miniature)
     for name, values in (item for r in reductions for item in r.of(ds).data_vars.items()):
         dims = tuple(map(str, values.dims))
-        new = {dim: [str(v) for v in values[dim].values] for dim in dims if dim not in engine.grid.sizes}
+        new = {dim: values[dim].values.tolist() for dim in dims if dim not in engine.grid.sizes}
         shape = tuple(engine.grid.sizes.get(dim, values.sizes[dim]) for dim in dims)
         attrs = dict(values.attrs)
         labels = axis_labels(engine, str(name))

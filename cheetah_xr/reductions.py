@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from .analysis.best import best
 from .analysis.choice import Choice, Numbers, choose
-from .analysis.conditions import parse_all
+from .analysis.conditions import Condition, parse_all
 from .analysis.histogram import histogram
 from .specs import Frozen
 
@@ -38,17 +38,22 @@ class Best(Frozen):
         return str(self.maximize if self.maximize is not None else self.minimize)
 
     @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """What a point must meet."""
+        return parse_all(self.where)
+
+    @property
     def needs(self) -> list[str]:
         """Variables and metrics the choice reads."""
-        return [self.metric, *self.keep, *(c.name for c in parse_all(self.where))]
+        return [self.metric, *self.keep, *(c.name for c in self.conditions)]
 
     def of(self, ds: xr.Dataset) -> xr.Dataset:
         """The best points of a result."""
-        return best(ds, self.metric, self.over, self.where, keep=self.keep, minimize=self.maximize is None)
+        return best(ds, self.metric, self.over, self.conditions, keep=self.keep, minimize=self.maximize is None)
 
     def choose(self, numbers: Numbers) -> Choice:
         """The same on the plain arrays of a block."""
-        return choose(numbers, self.metric, self.over, parse_all(self.where), minimize=self.maximize is None)
+        return choose(numbers, self.metric, self.over, self.conditions, minimize=self.maximize is None)
 
 
 class Histogram(Frozen):

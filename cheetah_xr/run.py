@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +24,32 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from .analysis.conditions import parse_all
 from .analysis.derive import DERIVED
 from .blocks import Block, Blocks, cut
+from .dims import RECORDS
 from .grid import Grid
+from .markers import State
+from .place import Place, place_of
 from .recipe import Recipe, make_recipe
 from .specs import SpecError
-from .store import prepare_store, stored_coords, write_block
+from .store import finished, prepare_store, state, write_block
 from .sweep import Sweep, load_sweep
+from .template import fingerprint_of, fingerprint_parts, stored_coords
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Job:
-    """A sweep made ready: its recipe, blocks and store."""
+    """A sweep made ready: its recipe, blocks and place."""
 
     sweep: Sweep
     recipe: Recipe
     blocks: Blocks
-    path: Path
+    place: Place
+
+    @property
+    def path(self) -> Path | str:
+        """Folder or URL of the store."""
+        return self.place.path
 
     @property
     def bytes_on_disk(self) -> int:
@@ -51,8 +61,24 @@ class Job:
         """The points of the sweep."""
         return self.recipe.engine.grid
 
+    @cached_property
+    def parts(self) -> dict[str, str]:
+        """What the result depends on, by part, as hashes."""
+        return fingerprint_parts(self.recipe, self.blocks)
 
-def make_job(source: str | Path | Sweep, store: str | Path | None = None) -> Job:
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of everything the result depends on."""
+        return fingerprint_of(self.parts)
+
+    def record(self) -> Sweep:
+        """The sweep with its specs in place of their names: all that a worker elsewhere needs."""
+        records = {kind: list(found) for kind, found in self.grid.records.items() if kind in RECORDS}
+        whole = {kind: found if kind in self.grid.sizes else found[0] for kind, found in records.items()}
+        return self.sweep.model_copy(update=whole)
+
+
+def make_job(source: str | Path | Sweep, store: str | Path | Place | None = None) -> Job:
     """Read a sweep and resolve it; nothing is written.
 
     Raises
@@ -68,8 +94,7 @@ def make_job(source: str | Path | Sweep, store: str | Path | None = None) -> Job
         _check_answer(sweep, recipe)
     except SpecError as error:
         raise SpecError(f"{sweep.name if isinstance(source, Sweep) else source}: {error}") from None
-    path = Path(store) if store is not None else Path("outputs") / f"{sweep.name}.zarr"
-    return Job(sweep, recipe, blocks, path)
+    return Job(sweep, recipe, blocks, place_of(store if store is not None else Path("outputs") / f"{sweep.name}.zarr"))
 
 
 def _check_answer(sweep: Sweep, recipe: Recipe) -> None:
@@ -94,7 +119,8 @@ def run_sweep(
     *,
     overwrite: bool = False,
     workers: int | None = None,
-) -> Path:
+    processes: bool = False,
+) -> Path | str:
     """Run a sweep into a Zarr store, block by block.
 
     Parameters
@@ -102,9 +128,9 @@ def run_sweep(
     source
         Path of a sweep file, name of a shipped one, or a Sweep.
     store
-        Folder of the result; by default ``outputs/<name>.zarr``.
+        Folder of the result, or a URL such as ``s3://bucket/name.zarr``; by default ``outputs/<name>.zarr``.
     resume
-        Fill what is missing of an existing store of the same sweep.
+        Fill what is missing of an existing store of the same sweep; every chunk that is there is checked first.
     client
         A ``dask.distributed.Client``; by default threads of this process.
     progress
@@ -112,66 +138,139 @@ def run_sweep(
     overwrite
         Replace an existing store.
     workers
-        Threads; by default one per core.
+        Threads, or processes; by default one per core.
+    processes
+        Work in processes of a local Dask cluster instead of threads; one that is killed is replaced.
 
     Returns
     -------
-    pathlib.Path
+    pathlib.Path or str
         The store, for :func:`cheetah_xr.open_result`.
 
     Raises
     ------
     SpecError
-        Naming file, key, value and what is allowed; when the store holds something else.
+        Naming file, key, value and what is allowed; when the store holds something else, is in use, or cannot be
+        written.
 
     Examples
     --------
     >>> import cheetah_xr as cx
     >>> path = cx.run_sweep("qwen3-32b-h100")  # doctest: +SKIP
     """
-    return run_job(
-        make_job(source, store), resume=resume, client=client, progress=progress, overwrite=overwrite, workers=workers
-    )
+    job = make_job(source, store)
+    how = Workers(client, workers, processes)
+    return run_job(job, resume=resume, how=how, progress=progress, overwrite=overwrite)
+
+
+@dataclass(frozen=True)
+class Workers:
+    """What computes blocks: a Dask client, or threads or processes of this machine."""
+
+    client: Any = None
+    number: int | None = None
+    processes: bool = False
 
 
 def run_job(
-    job: Job,
-    *,
-    resume: bool = True,
-    client: Any = None,
-    progress: bool = True,
-    overwrite: bool = False,
-    workers: int | None = None,
-) -> Path:
+    job: Job, *, resume: bool = True, how: Workers | None = None, progress: bool = True, overwrite: bool = False
+) -> Path | str:
     """Run a job; see :func:`run_sweep`."""
-    if workers is not None and workers < 1:
-        raise SpecError(f"workers: expected at least 1, got {workers}")
-    try:
-        done = prepare_store(job.path, job.recipe, job.blocks, resume=resume, overwrite=overwrite)
-    except OSError as error:
-        raise SpecError(f"{job.path}: cannot be written ({error.strerror})") from None
-    todo = [block for block in job.blocks if block.number not in done]
-    log.info("%s: %d blocks, %d to do", job.sweep.name, len(job.blocks), len(todo))
-    if done and progress:
-        Console(stderr=True).print(f"{job.path}: {len(done)} of {len(job.blocks)} blocks are there", highlight=False)
+    how = how or Workers()
+    if how.number is not None and how.number < 1:
+        raise SpecError(f"workers: expected at least 1, got {how.number}")
     started = time.perf_counter()
-    with _bar(job, len(job.blocks) - len(todo), progress) as advance:
-        if client is None:
-            _on_threads(job, todo, workers or os.cpu_count() or 1, advance)
-        else:
-            _on_client(job, todo, client, advance)
+    try:
+        with job.place.locked():
+            found = prepare_store(job.place, job.recipe, job.blocks, job.parts, resume=resume, overwrite=overwrite)
+            _tell(job, found, progress)
+            todo = [block for block in job.blocks if block.number not in found.done]
+            with _bar(job, len(found.done), progress) as advance:
+                _compute(job, todo, how, advance)
+            _check_whole(job)
+    except OSError as error:
+        raise SpecError(f"{job.place}: cannot be written ({error.strerror or error}); {kept(job)}") from None
     log.info("%s: done in %.1f s", job.sweep.name, time.perf_counter() - started)
     return job.path
 
 
-def run_block(recipe: Recipe, path: Path, block: Block) -> int:
+def _tell(job: Job, found: State, progress: bool) -> None:
+    """Say what is there already, and what is damaged."""
+    log.info("%s: %d of %d blocks are there", job.sweep.name, len(found.done), found.total)
+    console = Console(stderr=True, soft_wrap=True)
+    if found.done and progress:
+        console.print(f"{job.place}: {len(found.done)} of {found.total} blocks are there", highlight=False)
+    for number, keys in found.damaged.items():
+        log.warning("%s: block %d is computed again: %s lost or damaged", job.place, number, ", ".join(keys))
+    if found.damaged and progress:
+        console.print(f"{job.place}: {len(found.damaged)} damaged blocks are computed again", highlight=False)
+
+
+def kept(job: Job) -> str:
+    """What a failed run leaves."""
+    try:
+        done = len(finished(job.place))
+    except (SpecError, OSError):
+        return "nothing is kept"
+    return f"{done} of {len(job.blocks)} blocks are kept, and the same command resumes"
+
+
+def _check_whole(job: Job) -> None:
+    """Every block must be there now; else someone removed it, or workers wrote to another place."""
+    found = state(job.place)
+    if not found.complete:
+        raise SpecError(
+            f"{job.place}: {found.total - len(found.done)} of {found.total} blocks are not there after the run; all "
+            "workers must see one folder, or write to an object store"
+        )
+
+
+def run_block(job: Job, block: Block) -> int:
     """Compute one block, write it, mark it; returns its number."""
-    write_block(path, recipe, block, recipe.make(block.selection))
+    write_block(job.place, job.recipe, job.fingerprint, block, job.recipe.make(block.selection))
     return block.number
 
 
+@dataclass(frozen=True)
+class Failed:
+    """Why a block was not written, as plain data: Dask shortens errors and drops their type on the way."""
+
+    reason: str
+    number: int | None = None
+
+    def again(self) -> SpecError | OSError:
+        """The error it was."""
+        return SpecError(self.reason) if self.number is None else OSError(self.number, self.reason)
+
+
+def run_far(job: Job, block: Block) -> int | Failed:
+    """:func:`run_block` in another process."""
+    try:
+        return run_block(job, block)
+    except SpecError as error:
+        return Failed(str(error))
+    except OSError as error:
+        return Failed(error.strerror or str(error), error.errno or errno.EIO)
+
+
+def _compute(job: Job, todo: Sequence[Block], how: Workers, advance: Any) -> None:
+    number = how.number or os.cpu_count() or 1
+    if how.client is not None:
+        _on_client(job, todo, how.client, advance)
+    elif how.processes:
+        from distributed import Client, LocalCluster
+
+        with (
+            LocalCluster(n_workers=number, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+            Client(cluster) as client,
+        ):
+            _on_client(job, todo, client, advance)
+    else:
+        _on_threads(job, todo, number, advance)
+
+
 def _on_threads(job: Job, todo: Sequence[Block], workers: int, advance: Any) -> None:
-    tasks = [delayed(partial(run_block, job.recipe, job.path, block), pure=False)() for block in todo]
+    tasks = [delayed(partial(run_block, job, block), pure=False)() for block in todo]
 
     def block_done(key: Any, result: Any, *_: Any) -> None:
         if isinstance(result, int):
@@ -182,13 +281,28 @@ def _on_threads(job: Job, todo: Sequence[Block], workers: int, advance: Any) -> 
 
 
 def _on_client(job: Job, todo: Sequence[Block], client: Any, advance: Any) -> None:
+    """Workers make the job again from the sweep's record: a task like others, so it survives the worker that ran it."""
     from distributed import as_completed
+    from distributed.scheduler import KilledWorker
 
-    recipe = client.scatter(job.recipe, broadcast=True)
-    futures = [client.submit(run_block, recipe, job.path.resolve(), block, pure=False) for block in todo]
-    for future in as_completed(futures):
-        future.result()
-        advance()
+    there = client.submit(make_job, job.record(), job.place.absolute(), pure=False)
+    futures = [client.submit(run_far, there, block, pure=False) for block in todo]
+    try:
+        for future in as_completed(futures):
+            outcome = future.result()
+            if isinstance(outcome, Failed):
+                raise outcome.again()
+            advance()
+    except KilledWorker:
+        raise SpecError(
+            f"{job.place}: a block ended every worker that tried it, out of memory perhaps (block_memory_mb makes "
+            f"blocks smaller); {kept(job)}"
+        ) from None
+    except CancelledError:
+        raise SpecError(f"{job.place}: the scheduler is gone or cancelled the run; {kept(job)}") from None
+    finally:
+        if client.status == "running":
+            client.cancel(futures)
 
 
 @contextmanager

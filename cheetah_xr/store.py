@@ -1,247 +1,205 @@
-"""The store of a sweep: a Zarr v3 template, block writes, completion markers, and opening a result."""
+"""The store of a sweep: made or resumed, written block by block, and checked."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import shutil
-import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-import xarray as xr
 import zarr
 from numpy.typing import NDArray
 
-from ._version import MODEL_VERSION
 from .blocks import Block, Blocks
-from .engine import canonical_json, dataset_attributes
+from .markers import MARKERS, State, mark, state_of, unmark
+from .place import ROOT, Place, place_of
 from .recipe import Recipe
 from .specs import SpecError
+from .template import fingerprint_of, template
 
 Array = NDArray[Any]
-MARKERS = "completed/blocks"
-"""Array inside a store with a 1 for every finished block, each in a chunk of its own."""
 
 
-def fingerprint_parts(recipe: Recipe, blocks: Blocks) -> dict[str, str]:
-    """Hash of everything a result depends on, by part, so that a mismatch can say what differs."""
-    engine, grid = recipe.engine, recipe.engine.grid
-    axes = hashlib.sha256(canonical_json([grid.dims, grid.sizes, [str(p) for p in grid.phases.values]]).encode())
-    for name, values in sorted(grid.inputs.items()):
-        axes.update(name.encode())
-        axes.update(np.ascontiguousarray(values).tobytes())
-    attrs = dataset_attributes(engine)
-    return {
-        "axes and overrides": axes.hexdigest()[:16],
-        "specs": _hash(attrs["specs"]),
-        "options": _hash(attrs["options"]),
-        "outputs": _hash(canonical_json([[p.name, p.dims, str(p.dtype)] for p in recipe.products])),
-        "reductions": _hash(canonical_json([r.model_dump(mode="json") for r in recipe.reductions])),
-        "block shape": _hash(canonical_json(dict(blocks.steps))),
-        "model version": MODEL_VERSION,
-    }
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def prepare_store(path: Path, recipe: Recipe, blocks: Blocks, *, resume: bool, overwrite: bool) -> set[int]:
-    """Create the template, or check that an existing one is of the same sweep.
+def prepare_store(
+    place: Place, recipe: Recipe, blocks: Blocks, parts: Mapping[str, str], *, resume: bool, overwrite: bool
+) -> State:
+    """Create the template, or check an existing one: every chunk is read, and what is damaged is freed again.
 
     Returns
     -------
-    set of int
-        Blocks that are already there.
+    State
+        Blocks that are already there, and damage that was found.
 
     Raises
     ------
     SpecError
-        When something else is at `path`, or the store there is of another sweep; nothing is touched.
+        When something else is at `place`, or the store there is of another sweep; nothing is touched.
     """
-    parts = fingerprint_parts(recipe, blocks)
-    if path.exists():
-        if not is_result(path):
-            raise SpecError(f"{path}: exists and is not a result of a sweep; choose another --store")
-        if overwrite:
-            shutil.rmtree(path)
-        elif not resume:
-            raise SpecError(f"{path}: exists; use --resume to fill what is missing or --overwrite to start again")
-        else:
-            _check_same(path, parts)
-            return finished(path)
-    _create(path, recipe, blocks, parts)
-    return set()
+    files = template(recipe, blocks, parts)
+    if not place.exists():
+        place.create(files)
+    elif not is_result(place):
+        if place.folder is not None or not place.listing() <= set(files):
+            raise SpecError(f"{place}: exists and is not a result of a sweep; choose another --store")
+        place.create(files)  # an object store in which a run was stopped before the root was written
+    elif overwrite:
+        place.remove()
+        place.create(files)
+    elif not resume:
+        raise SpecError(f"{place}: exists; use --resume to fill what is missing or --overwrite to start again")
+    else:
+        return _resume(place, files, parts)
+    return State(len(blocks), frozenset())
 
 
-def is_result(path: Path) -> bool:
-    """Whether a folder holds a result of a sweep, whole or not."""
-    return (path / "zarr.json").is_file() and (path / MARKERS / "zarr.json").is_file()
+def _resume(place: Place, files: Mapping[str, bytes], parts: Mapping[str, str]) -> State:
+    _check_same(place, parts)
+    _mend(place, files)
+    root = open_root(place, "r+")
+    with naming(place):
+        state = state_of(place, root, fingerprint_of(parts), checksums=True)
+        unmark(root, state.damaged)
+    place.delete(key for key in place.listing() if key.endswith(".partial"))  # what a killed write leaves behind
+    return state
 
 
-def _check_same(path: Path, parts: Mapping[str, str]) -> None:
+def is_result(place: Place) -> bool:
+    """Whether a place holds a result of a sweep, whole or not."""
+    return place.read(ROOT) is not None and place.read(f"{MARKERS}/{ROOT}") is not None
+
+
+def _check_same(place: Place, parts: Mapping[str, str]) -> None:
+    theirs = _json(place.read(ROOT))
     try:
-        theirs = json.loads(str(_root(path).attrs.get("fingerprint_parts", "{}")))
-    except (ValueError, KeyError) as error:
-        raise SpecError(f"{path}: its metadata cannot be read ({error}); use --overwrite to start again") from None
-    different = [name for name, value in parts.items() if theirs.get(name) != value]
+        theirs = json.loads(theirs["attributes"]["fingerprint_parts"])
+        different = [name for name, value in parts.items() if theirs.get(name) != value]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise SpecError(f"{place}: its metadata in {ROOT} cannot be read; use --overwrite to start again") from None
     if different:
         raise SpecError(
-            f"{path}: holds the result of another sweep ({', '.join(different)} differ); use --overwrite to replace it "
-            "or --store for another place"
+            f"{place}: holds the result of another sweep ({', '.join(different)} differ); use --overwrite to replace "
+            "it or --store for another place"
         )
 
 
-def _root(path: Path, mode: Literal["r", "r+"] = "r+") -> zarr.Group:
-    return zarr.open_group(path, mode=mode, use_consolidated=False)
+def _json(data: bytes | None) -> Any:
+    """Parsed JSON, None where there is none."""
+    try:
+        return None if data is None else json.loads(data)
+    except (ValueError, RecursionError):
+        return None
 
 
-def _create(path: Path, recipe: Recipe, blocks: Blocks, parts: Mapping[str, str]) -> None:
-    """Write coordinates, attributes and the empty arrays; whole or not at all."""
-    building = path.with_name(path.name + ".building")
-    if building.exists():
-        shutil.rmtree(building)
-    coords = stored_coords(recipe)
-    attrs = (
-        dataset_attributes(recipe.engine)
-        | dict(recipe.described)
-        | {
-            "fingerprint": _hash(canonical_json(dict(parts))),
-            "fingerprint_parts": canonical_json(dict(parts)),
-            "blocks": len(blocks),
-            "order": canonical_json([*recipe.engine.grid.dims, *coords.coords, *(p.name for p in recipe.products)]),
-        }
-    )
-    with warnings.catch_warnings():
-        # Zarr's note that variable-length text has no final specification yet; xarray reads and writes it.
-        warnings.filterwarnings("ignore", message=".*Zarr V3 specification.*")
-        coords.assign_attrs(attrs).to_zarr(building, mode="w", zarr_format=3, consolidated=False)
-    root = _root(building)
-    coordinates = " ".join(str(name) for name in coords.coords if name not in coords.dims)
-    for product in recipe.products:
-        extra = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in product.attrs.items()}
-        root.create_array(
-            product.name,
-            shape=product.shape,
-            chunks=tuple(blocks.steps.get(dim, n) for dim, n in zip(product.dims, product.shape, strict=True)),
-            dtype=product.dtype,
-            fill_value=product.fill_value,
-            dimension_names=list(product.dims),
-            attributes={**extra, "coordinates": coordinates},
-            config={"write_empty_chunks": True},
-        )
-    root.create_array(
-        MARKERS,
-        shape=(len(blocks),),
-        chunks=(1,),
-        dtype=np.int8,
-        fill_value=0,
-        compressors=None,
-        dimension_names=["block"],
-    )
-    with warnings.catch_warnings():
-        # Readers find everything in one file; Zarr notes that version 3 has no final word on it yet.
-        warnings.filterwarnings("ignore", message=".*Consolidated metadata.*")
-        zarr.consolidate_metadata(building)
-    building.rename(path)
+def _mend(place: Place, files: Mapping[str, bytes]) -> None:
+    """Write again what a template must hold and is lost or damaged: metadata that is no JSON, and coordinates.
+
+    Raises
+    ------
+    SpecError
+        When an array is not the one the sweep writes.
+    """
+    for key, data in files.items():
+        found = place.read(key)
+        if not key.endswith(ROOT):
+            if found != data:
+                place.write(key, data)
+            continue
+        metadata, expected = _json(found), json.loads(data)
+        if metadata is None:
+            place.write(key, data)
+        elif not isinstance(metadata, dict) or any(metadata.get(k) != expected.get(k) for k in IDENTITY):
+            raise SpecError(f"{place}: {key} does not describe the array of this sweep; use --overwrite to start again")
 
 
-def stored_coords(recipe: Recipe) -> xr.Dataset:
-    """Coordinates of what is stored: those of the sweep on dims that are left, and those reductions add."""
-    used = {dim for product in recipe.products for dim in product.dims}
-    kept = {k: (dims, v, attrs) for k, (dims, v, attrs) in recipe.engine.grid.coords.items() if set(dims) <= used}
-    added = {
-        dim: np.array(labels, dtype=np.dtypes.StringDType())
-        for p in recipe.products
-        for dim, labels in p.coords.items()
-    }
-    return xr.Dataset(coords=kept | {dim: (dim, labels) for dim, labels in added.items()})
+IDENTITY = ("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "fill_value")
+"""What metadata of an array must say for blocks to be written into it."""
 
 
-def write_block(path: Path, recipe: Recipe, block: Block, values: Mapping[str, Array]) -> None:
+def open_root(place: Place, mode: Literal["r", "r+"]) -> zarr.Group:
+    """The store as a Zarr group.
+
+    Raises
+    ------
+    SpecError
+        When it cannot be read as one.
+    """
+    with naming(place):
+        store = place.zarr_store(read_only=mode == "r")
+        return zarr.open_group(store, mode=mode, zarr_format=3, use_consolidated=False)
+
+
+@contextmanager
+def naming(place: Place) -> Iterator[None]:
+    """Whatever Zarr makes of a damaged store is one error that names the place; full disks and the like pass."""
+    try:
+        yield
+    except SpecError as error:
+        raise SpecError(f"{place}: {str(error).removeprefix(f'{place}: ')}") from None
+    except (FileNotFoundError, KeyError) as error:
+        raise SpecError(f"{place}: is not there, or not whole ({_short(error)})") from None
+    except OSError:
+        raise
+    except Exception as error:  # Zarr raises whatever its parsers raise
+        raise SpecError(f"{place}: cannot be used as a result ({_short(error)})") from None
+
+
+def _short(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+
+
+def write_block(place: Place, recipe: Recipe, fingerprint: str, block: Block, values: Mapping[str, Array]) -> None:
     """Write a block's chunks, then mark it finished.
 
     A variable without some of the cut dims is written by the first block along them only: no chunk has two writers.
+
+    Raises
+    ------
+    SpecError
+        When the store is not there any more, or is of another sweep by now.
     """
-    root = _root(path)
-    for product in recipe.products:
-        if all(block.index[dim] == 0 for dim in block.index if dim not in product.dims):
-            place = tuple(block.selection.get(dim, slice(None)) for dim in product.dims)
-            _array(root, product.name)[place] = values[product.name]
-    _array(root, MARKERS)[block.number] = 1
+    with naming(place):
+        root = open_root(place, "r+")
+        if root.attrs.get("fingerprint") != fingerprint:
+            raise SpecError(
+                "holds another sweep than the one that is run: it was replaced meanwhile, or this worker has another "
+                "version of cheetah_xr"
+            )
+        for product in recipe.products:
+            if all(block.index[dim] == 0 for dim in block.index if dim not in product.dims):
+                where = tuple(block.selection.get(dim, slice(None)) for dim in product.dims)
+                _array(root, product.name)[where] = values[product.name]
+        mark(place, root, fingerprint, block)
 
 
-def finished(path: Path) -> set[int]:
-    """Numbers of the blocks that are marked finished."""
-    done = np.asarray(_array(_root(path, "r"), MARKERS)[:])
-    return set(np.flatnonzero(done).tolist())
-
-
-def _array(root: zarr.Group, name: str) -> Any:
-    return root[name]
-
-
-def open_result(path: str | Path) -> xr.Dataset:
-    """Open the result of a sweep, lazily.
+def state(path: str | Path | Place, *, checksums: bool = False) -> State:
+    """Which blocks of a result are there.
 
     Parameters
     ----------
     path
-        Folder of the store.
-
-    Returns
-    -------
-    xarray.Dataset
-        Dask-backed; flags are int8 with CF ``flag_values`` and ``flag_meanings``.
+        The result.
+    checksums
+        Read every chunk and compare its checksum; otherwise only see whether it is there.
 
     Raises
     ------
     SpecError
-        When there is no result at `path`.
-
-    Warns
-    -----
-    UserWarning
-        When blocks are missing: their points read as NaN, and -1 in flags.
-
-    Examples
-    --------
-    >>> import cheetah_xr as cx
-    >>> ds = cx.open_result("outputs/qwen3-32b-h100.zarr")  # doctest: +SKIP
+        When there is no result, or its metadata is damaged.
     """
-    folder = Path(path)
-    ds = opened(folder, chunks={})
-    missing = int(ds.attrs["blocks"]) - len(finished(folder))
-    if missing:
-        total = ds.attrs["blocks"]
-        warnings.warn(f"{folder}: {missing} of {total} blocks are missing; run the sweep again", stacklevel=2)
-    return ds
+    place = place_of(path)
+    if not is_result(place):
+        raise SpecError(f"{place}: no result of a sweep there")
+    root = open_root(place, "r")
+    with naming(place):
+        return state_of(place, root, str(root.attrs["fingerprint"]), checksums=checksums)
 
 
-def opened(folder: Path, chunks: dict[str, int] | None) -> xr.Dataset:
-    """The result in a folder, whole or not; without `chunks` no Dask array is made, so Dask need not be imported.
-
-    Raises
-    ------
-    SpecError
-        When there is no result in `folder`.
-    """
-    if not is_result(folder):
-        raise SpecError(f"{folder}: no result of a sweep there")
-    ds = ordered(xr.open_zarr(folder, consolidated=False, chunks=chunks, decode_timedelta=False))
-    for variable in ds.variables.values():
-        if "flag_values" in variable.attrs:
-            variable.attrs["flag_values"] = np.asarray(variable.attrs["flag_values"], dtype=variable.dtype)
-    return ds
+def finished(path: str | Path | Place) -> frozenset[int]:
+    """Numbers of the blocks that are marked finished."""
+    return state(path).done
 
 
-def ordered(ds: xr.Dataset) -> xr.Dataset:
-    """The same with dims, coordinates (loaded) and variables in one order, whatever order the store gave them in."""
-    order = json.loads(ds.attrs["order"])
-    places = {name: number for number, name in enumerate(order)}
-    names = sorted(map(str, ds.variables), key=lambda name: (places.get(name, len(places)), name))
-    coords = {name: ds[name].variable.load() for name in names if name in ds.coords}
-    return xr.Dataset({name: ds[name].variable for name in names if name in ds.data_vars}, coords, ds.attrs)
+def _array(root: zarr.Group, name: str) -> Any:
+    array: Any = root[name]
+    return array.with_config({"write_empty_chunks": True})  # a chunk that is not there is a chunk that was lost

@@ -14,8 +14,9 @@ from .analysis.conditions import parse_all
 from .analysis.derive import DERIVED
 from .dims import LAYOUT, LEADING, PARALLEL, PHASE, RECORDS, TRAILING
 from .engine import canonical_json
+from .markers import State
+from .result import open_result, opened
 from .status import BOTTLENECKS, CODES
-from .store import finished, open_result, opened
 
 if TYPE_CHECKING:
     from .run import Job
@@ -55,8 +56,15 @@ def summarize(job: Job) -> list[str]:
     return lines
 
 
-def describe(path: Path) -> str:
+def describe(path: str | Path, found: State) -> str:
     """What a store holds: question, completeness, axes, variables, provenance.
+
+    Parameters
+    ----------
+    path
+        Folder or URL.
+    found
+        Its blocks, checked.
 
     Raises
     ------
@@ -64,10 +72,8 @@ def describe(path: Path) -> str:
         When there is no result at `path`.
     """
     ds = opened(path, chunks=None)
-    done, total = len(finished(path)), int(ds.attrs["blocks"])
-    state = "complete" if done == total else f"incomplete: {done} of {total} blocks; run the sweep again to fill it"
     lines = [str(ds.attrs.get(name, "")) for name in ("title", "question")]
-    lines += [f"{state}", f"computed by cheetah_xr {ds.attrs['cheetah_xr_version']}, model version "]
+    lines += [*_completeness(found), f"computed by cheetah_xr {ds.attrs['cheetah_xr_version']}, model version "]
     lines[-1] += f"{ds.attrs['model_version']}, fingerprint {ds.attrs['fingerprint']}"
     for dim, size in ds.sizes.items():
         ends = f": {_label(ds[dim].values[0])} to {_label(ds[dim].values[-1])}" if dim in ds.coords else ""
@@ -76,6 +82,14 @@ def describe(path: Path) -> str:
         shape = f"({', '.join(map(str, values.dims))}) {values.dtype}, {values.nbytes / 1e6:,.3g} MB"
         lines.append(f"variable {name} [{values.attrs.get('units', '1')}] {shape}: {values.attrs.get('long_name', '')}")
     return "\n".join(lines)
+
+
+def _completeness(found: State) -> list[str]:
+    """Whether all blocks are there and intact, and which are not."""
+    if found.complete:
+        return [f"complete: {found.total} of {found.total} blocks, all checksums right"]
+    lines = [f"incomplete: {len(found.done)} of {found.total} blocks; run the sweep again to fill it"]
+    return lines + [f"damaged: block {number}: {', '.join(keys)}" for number, keys in found.damaged.items()]
 
 
 def headline_values(job: Job, ds: xr.Dataset) -> xr.DataArray | None:

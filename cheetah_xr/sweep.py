@@ -30,6 +30,7 @@ from .specs import (
     sweep_path,
     to_record,
 )
+from .targets import BestByTarget
 from .variables import VARIABLES
 
 Name = str | dict[str, Any]
@@ -113,7 +114,7 @@ class Sweep(Record):
     overrides: dict[str, Values] = Field(default_factory=dict)
     scales: dict[str, Values] = Field(default_factory=dict)
     outputs: list[str] = Field(default_factory=lambda: list(DEFAULT_OUTPUTS))
-    best: Best | None = None
+    best: BestByTarget | None = None
     histogram: Histogram | None = None
     block_memory_mb: Annotated[float, Field(ge=1)] | None = None
     headline: str = "throughput_per_gpu"
@@ -236,6 +237,10 @@ class Sweep(Record):
         for n, model in itertools.product(counts, models):
             valid = layouts(n, model, options)
             found |= dict.fromkeys(zip(*(valid[name].values.tolist() for name in PARALLEL), strict=True))
+        if not found:
+            raise SpecError(
+                f"layout: n_gpus {given['n_gpus']}: no layout of so many GPUs is valid for any of the models"
+            )
         return {name: list(column) for name, column in zip(PARALLEL, zip(*found, strict=True), strict=True)}
 
     def _values(self, name: str) -> Any:

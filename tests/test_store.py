@@ -108,11 +108,11 @@ def counted(monkeypatch):
 
     calls, original = Counted(), run.run_block
 
-    def counting(engine, path, block):
+    def counting(job, block):
         if calls.stop_after is not None and len(calls) >= calls.stop_after:
             raise KeyboardInterrupt
         calls.append(block.number)
-        return original(engine, path, block)
+        return original(job, block)
 
     monkeypatch.setattr(run, "run_block", counting)
     return calls

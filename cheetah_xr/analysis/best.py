@@ -10,7 +10,7 @@ import xarray as xr
 from ..dims import LEADING, PHASE, TRAILING, canonical
 from ..specs import SpecError
 from .choice import Numbers, choose
-from .conditions import number, parse_all
+from .conditions import Condition, number, parse_all
 from .derive import DERIVED, FOLLOWING, derive
 
 
@@ -34,7 +34,7 @@ def best(
     ds: xr.Dataset,
     maximize: str,
     over: Sequence[str] | str,
-    where: str | Sequence[str] | None = None,
+    where: str | Sequence[str | Condition] | None = None,
     *,
     keep: Sequence[str] = (),
     minimize: bool = False,
@@ -82,14 +82,13 @@ def best(
     if absent or not dims:
         raise SpecError(f"best: over {', '.join(absent) or 'nothing'}; dims are {', '.join(map(str, ds.dims))}")
     names = list(dict.fromkeys([maximize, *keep]))
+    compared = [name for c in conditions for name in c.names]
     # Names, units and meanings are looked up on a corner of the dataset.
-    corner = with_derived(
-        ds.isel({dim: slice(0, 1) for dim in ds.dims if dim != PHASE}), [*names, *(c.name for c in conditions)]
-    )
-    for name in (maximize, *(c.name for c in conditions)):
+    corner = with_derived(ds.isel({dim: slice(0, 1) for dim in ds.dims if dim != PHASE}), [*names, *compared])
+    for name in (maximize, *compared):
         number(corner, name)
     along = [str(name) for name, coord in ds.coords.items() if set(coord.dims) & set(dims)]
-    numbers = numbers_of(ds, [*names, *(c.name for c in conditions), *along])
+    numbers = numbers_of(ds, [*names, *compared, *along])
     choice = choose(numbers, maximize, dims, conditions, minimize=minimize)
     out = xr.Dataset(coords={name: coord for name, coord in ds.coords.items() if not set(coord.dims) & set(dims)})
     for label, name in [*((name, name) for name in names), *((f"best_{name}", name) for name in along)]:

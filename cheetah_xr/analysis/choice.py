@@ -109,7 +109,7 @@ def choose(
     numbers: Numbers, metric: str, over: Sequence[str], conditions: Sequence[Condition], *, minimize: bool
 ) -> Choice:
     """Find the best point along `over`, on all dims that metric and conditions have; the first of equal ones."""
-    used = {dim for name in (metric, *(c.name for c in conditions)) for dim in numbers.dims(name)}
+    used = {dim for name in (metric, *(name for c in conditions for name in c.names)) for dim in numbers.dims(name)}
     order, sizes = numbers.order, numbers.sizes
     program = _score(numbers, metric, conditions, minimize=minimize)
     axes = tuple(i for i, dim in enumerate(order) if dim in over)
@@ -165,7 +165,8 @@ def _score(numbers: Numbers, metric: str, conditions: Sequence[Condition], *, mi
     fails: list[Value] = []
     for c in conditions:
         value = numbers.value(c.name, wide)
-        fails.append(apply(np.logical_not, OPERATORS[c.op](value, c.number)))
+        limit = numbers.value(c.number, wide) if isinstance(c.number, str) else c.number
+        fails.append(apply(np.logical_not, OPERATORS[c.op](value, limit)))
         if c.op == "!=":
             fails.append(apply(np.isnan, value))
     failed = reduce(partial(apply, np.logical_or), fails) if fails else np.bool_(False)

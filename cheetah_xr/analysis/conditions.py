@@ -25,16 +25,22 @@ _FORM = re.compile(r"\s*([A-Za-z_]\w*)\s*(>=|<=|==|!=|>|<)\s*([-+0-9.eE_]+)\s*")
 
 @dataclass(frozen=True)
 class Condition:
-    """One comparison of a variable with a number; NaN never holds."""
+    """One comparison of a variable with a number, or with the numbers of the coordinate named; NaN never holds."""
 
     name: str
     op: str
-    number: float
+    number: float | str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it reads."""
+        return (self.name, self.number) if isinstance(self.number, str) else (self.name,)
 
     def holds(self, ds: xr.Dataset) -> xr.DataArray:
         """Where the condition holds; the variable must be in the dataset, and a number."""
         values = number(ds, self.name)
-        return OPERATORS[self.op](values, self.number) & values.notnull()  # type: ignore[no-any-return]
+        limit = ds[self.number] if isinstance(self.number, str) else self.number
+        return OPERATORS[self.op](values, limit) & values.notnull()  # type: ignore[no-any-return]
 
 
 def number(ds: xr.Dataset, name: str) -> xr.DataArray:
@@ -76,8 +82,9 @@ def parse(text: str) -> Condition:
         ) from None
 
 
-def parse_all(where: str | Sequence[str] | None) -> tuple[Condition, ...]:
-    """Read one condition or several that must all hold."""
+def parse_all(where: str | Sequence[str | Condition] | None) -> tuple[Condition, ...]:
+    """Read one condition or several that must all hold; some may be read already."""
     if where is None:
         return ()
-    return tuple(parse(text) for text in ([where] if isinstance(where, str) else where))
+    given = [where] if isinstance(where, str) else where
+    return tuple(c if isinstance(c, Condition) else parse(c) for c in given)

@@ -70,7 +70,7 @@ def folder_for(out: Path | None, model: str | None, gpu: str | None) -> Path:
     if out is not None:
         return out
     redrawn = [load(given).name for given, load in ((model, load_model), (gpu, load_gpu)) if given is not None]
-    return FOLDER / "-".join(re.sub(r"[^A-Za-z0-9._-]", "-", name) for name in redrawn) if redrawn else FOLDER
+    return FOLDER / "-".join(re.sub(r"[^A-Za-z0-9._-]|^\.+", "-", name) for name in redrawn) if redrawn else FOLDER
 
 
 def make(

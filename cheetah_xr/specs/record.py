@@ -17,7 +17,13 @@ from ruamel.yaml.error import YAMLError
 from ..errors import SpecError
 
 MAX_FILE_BYTES = 4_000_000
-"""A spec or sweep file larger than this is refused before it is parsed."""
+"""A JSON file larger than this is refused before it is parsed."""
+
+MAX_YAML_BYTES = 400_000
+"""The same of a YAML file, whose parser takes some seconds for as much."""
+
+MAX_NODES = 200_000
+"""Values a YAML file may hold once its aliases are written out: a few lines of aliases of aliases could be billions."""
 
 
 T = TypeVar("T", bound="Frozen")
@@ -73,19 +79,47 @@ def _leaves(annotation: Any) -> list[Any]:
 def read_yaml(path: Path) -> Any:
     """Parse a YAML 1.2 file (``1e12`` is a number, ``no`` is text, duplicate keys are an error)."""
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise SpecError(f"{path}: larger than {MAX_FILE_BYTES:,} bytes; a spec or sweep file is a few kilobytes")
+        if path.stat().st_size > MAX_YAML_BYTES:
+            raise SpecError(f"{path}: larger than {MAX_YAML_BYTES:,} bytes; a spec or sweep file is a few kilobytes")
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise SpecError(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError:
         raise SpecError(f"{path}: is not UTF-8 text") from None
+    return parse_yaml(text, str(path))
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """Parse YAML 1.2 as plain data.
+
+    Raises
+    ------
+    SpecError
+        Naming `where`, for text that is no YAML, asks for objects, contains itself or is vast once written out.
+    """
     try:
-        return YAML(typ="safe", pure=True).load(text)
+        data = YAML(typ="safe", pure=True).load(text)
     except YAMLError as error:
-        raise SpecError(f"{path}: is not valid YAML: {' '.join(str(error).split())}") from None
-    except (ValueError, RecursionError) as error:
-        raise SpecError(f"{path}: is not valid YAML: {error}") from None
+        raise SpecError(f"{where}: is not valid YAML: {' '.join(str(error).split())[:500]}") from None
+    except Exception as error:  # the parser's own faults on text that is no YAML
+        raise SpecError(f"{where}: is not valid YAML: {type(error).__name__}: {str(error)[:500]}") from None
+    _check_nodes(data, where)
+    return data
+
+
+def _check_nodes(data: Any, where: str) -> None:
+    """Refuse data that is too large once aliases are written out, however small in memory."""
+    waiting, nodes = [data], 0
+    while waiting:
+        item = waiting.pop()
+        nodes += 1
+        if nodes > MAX_NODES:
+            raise SpecError(f"{where}: holds more than {MAX_NODES:,} values, or an alias that contains itself")
+        if isinstance(item, Mapping):
+            waiting.extend(item.keys())
+            waiting.extend(item.values())
+        elif isinstance(item, (list, tuple, set)):
+            waiting.extend(item)
 
 
 def to_record(cls: type[T], data: Any, where: str) -> T:
