@@ -10,11 +10,14 @@ import numpy as np
 import xarray as xr
 
 from . import dims as d
-from .axes import Axes, check_number
-from .specs import Efficiency, SpecError, to_record
+from .axes import Axes, Labelled, check_number, labelled_records
+from .specs import Efficiency, SpecError, load_model, to_record
 
 ERROR = "error_scale"
-"""Scale of ln(measured/predicted), a variable of a posterior and a coordinate of what is predicted with it."""
+"""Scale of ln(measured/predicted), a coordinate of what is predicted with a posterior."""
+
+SCALES = ("error_scale_dense", "error_scale_experts")
+"""The same in a posterior: of models without routed experts, and of models with them, whose load nobody publishes."""
 
 BASE = "base"
 """Attribute of a posterior: the efficiency record whose fields no factor sets, as JSON."""
@@ -36,9 +39,11 @@ def with_draws(axes: Axes) -> Axes:
     base = _base(posterior)
     draws: dict[str, xr.DataArray] = {}
     for name in map(str, posterior.data_vars):
-        if name != ERROR:
+        if name not in SCALES:
             draws[f"{d.EFFICIENCY}.{name}"] = _drawn(posterior, name, base.name)
-    beside = {name: posterior[name] for name in (d.DRAW, ERROR) if name in posterior.variables}
+    beside = {d.DRAW: posterior[d.DRAW]} if d.DRAW in posterior.variables else {}
+    if all(name in posterior.variables for name in SCALES):
+        beside[ERROR] = _scale_of(posterior, labelled_records(d.MODEL, axes.model, load_model))
     return replace(axes, efficiency=base, draws=draws, beside=beside)
 
 
@@ -51,6 +56,15 @@ def _base(posterior: xr.Dataset) -> Efficiency:
             f"efficiency: a Dataset must be a posterior of load_posterior, with the attribute {BASE!r}"
         ) from None
     return to_record(Efficiency, data, f"efficiency: attribute {BASE!r}")
+
+
+def _scale_of(posterior: xr.Dataset, models: Labelled) -> xr.DataArray:
+    """Scale of the errors of every model, in every draw."""
+    of_model = [posterior[SCALES[model.is_moe]] for model in models.values]
+    dims = (*of_model[0].dims, *models.dims)
+    values = np.stack([scale.values for scale in of_model], axis=-1) if models.dims else of_model[0].values
+    words = {"long_name": "scale of ln(measured/predicted)", "dof": of_model[0].attrs.get("dof")}
+    return xr.DataArray(values, dims=dims, attrs={"units": "1", **{k: v for k, v in words.items() if v is not None}})
 
 
 def _drawn(posterior: xr.Dataset, name: str, label: str) -> xr.DataArray:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from . import dims as d
 from .calibration.factors import FACTORS, KNOWN, NAMES
 from .calibration.fit import TAIL
-from .draws import BASE, ERROR
+from .draws import BASE, SCALES
 from .grid import described
 from .specs import Efficiency, SpecError, check_length, load_efficiency, posterior_path
 from .specs.record import MAX_FILE_BYTES
@@ -23,8 +23,8 @@ from .specs.record import MAX_FILE_BYTES
 Array = NDArray[Any]
 
 CHAIN = "chain"
-COLUMNS = (*NAMES, ERROR)
-MOST = {factor.name: factor.most for factor in FACTORS} | {ERROR: np.inf}
+COLUMNS = (*NAMES, *SCALES)
+MOST = {factor.name: factor.most for factor in FACTORS} | dict.fromkeys(SCALES, np.inf)
 """Column -> the largest number allowed; all are above 0."""
 
 
@@ -35,15 +35,17 @@ def load_posterior(posterior: str | Path | xr.Dataset) -> xr.Dataset:
     ----------
     posterior
         Catalogue name; path of a CSV file with one row per draw, a column per factor
-        (:data:`cheetah_xr.calibration.factors.FACTORS`) and ``error_scale``; path of a netCDF file (``.nc``) of chains
-        as :func:`cheetah_xr.calibration.sample.sample` returns them; or such a Dataset.
+        (:data:`cheetah_xr.calibration.factors.FACTORS`) and per scale of errors (:data:`cheetah_xr.draws.SCALES`);
+        path of a netCDF file (``.nc``) of chains as :func:`cheetah_xr.calibration.sample.sample` returns them; or such
+        a Dataset.
 
     Returns
     -------
     xarray.Dataset
         On the dim ``draw``, a variable for each field of the efficiency record a factor sets (fractions, or s), and
-        ``error_scale``, the scale of ln(measured/predicted), which has a Student distribution with ``dof`` degrees of
-        freedom; it is taken as the file has it. Attributes: ``name``, ``dof``, and ``base``, the record with the other
+        ``error_scale_dense`` and ``error_scale_experts``, the scales of ln(measured/predicted) of models without and
+        with routed experts, which has a Student distribution with ``dof`` degrees of freedom; both are taken as the
+        file has them. Attributes: ``name``, ``dof``, and ``base``, the record with the other
         fields, as JSON.
 
     Raises
@@ -66,12 +68,13 @@ def load_posterior(posterior: str | Path | xr.Dataset) -> xr.Dataset:
 
 def _dataset(columns: Mapping[str, Array], name: str) -> xr.Dataset:
     """Factors as the fields they are the values of."""
-    ds = xr.Dataset(coords={d.DRAW: np.arange(len(columns[ERROR]))})
+    ds = xr.Dataset(coords={d.DRAW: np.arange(len(columns[SCALES[0]]))})
     for factor in FACTORS:
         for field in factor.fields:
             ds[field] = (d.DRAW, columns[factor.name], {**described(field), "factor": factor.name})
-    words = {"units": "1", "long_name": "scale of ln(measured/predicted)", "dof": TAIL}
-    ds[ERROR] = (d.DRAW, columns[ERROR], words)
+    for scale, models in zip(SCALES, ("without routed experts", "with routed experts"), strict=True):
+        words = {"units": "1", "long_name": f"scale of ln(measured/predicted), models {models}", "dof": TAIL}
+        ds[scale] = (d.DRAW, columns[scale], words)
     base = _base(name).canonical()
     return ds.assign_attrs({"name": name, "dof": TAIL, BASE: json.dumps(base, sort_keys=True)})
 

@@ -208,7 +208,8 @@ def pass_seconds(case: Case) -> PassSeconds:
         for layer, times in priced(case.work, options)
     )
     layers = case.work.n_layers if "layers" in options.include else 0
-    per_pass = layers * efficiency.tau_layer + case.work.n_passes * efficiency.tau_global
+    per_layer = efficiency.tau_layer if case.p.decode else efficiency.tau_layer + efficiency.tau_layer_prefill
+    per_pass = layers * per_layer + case.work.n_passes * efficiency.tau_global
     launched = sum(launch_seconds(layer, efficiency, times) for layer, times in priced(case.work, options))
     overhead = (
         per_pass,

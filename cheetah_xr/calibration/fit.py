@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
+from ..draws import SCALES
 from .factors import FACTORS, fields_of, log_prior
 from .problem import Problem
 
@@ -20,7 +21,10 @@ TAIL = 3.0
 """Degrees of freedom of the errors' Student distribution: few, so that a row far off pulls little."""
 
 SCALE = 0.08
-"""Scale of relative errors while the most probable set is looked for; it is sampled with the factors later."""
+"""Scale of relative errors while the most probable set is looked for; scales are sampled with the factors later."""
+
+LOG_SCALES = np.full(len(SCALES), np.log(SCALE))
+"""What the scales are sampled around."""
 
 MOST_OF_ONE = 30
 """Rows of one configuration that are fitted: more of them share what is particular to it."""
@@ -38,20 +42,21 @@ class Target:
         seconds = self.problem.seconds(fields_of(points, self.base))
         return np.asarray(np.log(seconds / self.problem.measured[:, None]))
 
-    def log_likelihood(self, points: Array, scale: Array) -> Array:
-        """Sum over rows of the log-density of errors, up to a constant, (sets,)."""
+    def log_likelihood(self, points: Array, scales: Array) -> Array:
+        """Sum over rows of the log-density of errors, up to a constant, (sets,); `scales` are (sets, kinds of row)."""
+        scale = scales.T[self.problem.kinds]
         z = self.errors(points) / scale
         density = -0.5 * (TAIL + 1) * np.log1p(z**2 / TAIL) - np.log(scale)
         return np.asarray(density.sum(axis=0))
 
     def log_probability(self, points: Array) -> Array:
-        """Of factors and, last, the logarithm of the errors' scale: (sets, factors + 1) -> (sets,)."""
+        """Of factors and, last, the logarithms of the errors' scales: (sets, factors + kinds of row) -> (sets,)."""
         points = np.atleast_2d(points)
-        factors, log_scale = points[:, :-1], points[:, -1]
-        found = log_prior(factors) - 0.5 * ((log_scale - np.log(SCALE)) / 0.7) ** 2
+        factors, log_scales = np.split(points, [len(FACTORS)], axis=1)
+        found = log_prior(factors) - 0.5 * np.sum(((log_scales - np.log(SCALE)) / 0.7) ** 2, axis=1)
         inside = np.flatnonzero(np.isfinite(found))
         if len(inside):
-            found[inside] += self.log_likelihood(factors[inside], np.exp(log_scale[inside]))
+            found[inside] += self.log_likelihood(factors[inside], np.exp(log_scales[inside]))
         return np.asarray(found)
 
 
@@ -93,7 +98,7 @@ def search(target: Target, trials: int, seed: int, told: Callable[[int], None] |
 
     def one(trial: optuna.Trial) -> float:
         point = np.array([trial.suggest_float(factor.name, *_range(factor)) for factor in FACTORS])
-        return float(target.log_probability(np.append(point, np.log(SCALE)))[0])
+        return float(target.log_probability(np.append(point, LOG_SCALES))[0])
 
     for number in range(trials):
         study.optimize(one, n_trials=1)

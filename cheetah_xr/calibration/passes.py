@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..accounting import priced
 from ..by_precision import FOUR_BIT, RELATIVE
-from ..ledger import OUTSIDE, WEIGHT_CLASS, Collective, PassWork
+from ..ledger import OUTSIDE, WEIGHT_CLASS, Collective
 from ..rates import by_kernel, compute_class, is_zero
 from ..specs import LAUNCHED, Efficiency, Precision
 from ..terms import collectives
@@ -25,9 +25,15 @@ Array = NDArray[Any]
 Factors = Mapping[str, Array]
 """Field of the efficiency record -> its value in every set."""
 
-COUNTED = {"layers": "tau_layer", "passes": "tau_global", "sequences": "tau_sequence", "requests": "tau_batch"}
-"""What is counted once for a pass: layers, passes, sequences of the fullest attention rank, sequences of the instance;
-and the time that is paid for each."""
+COUNTED = {
+    "layers": "tau_layer",
+    "prefill_layers": "tau_layer_prefill",
+    "passes": "tau_global",
+    "sequences": "tau_sequence",
+    "requests": "tau_batch",
+}
+"""What is counted once for a pass: layers, layers that work on prompts, passes, sequences of the fullest attention
+rank, sequences of the instance; and the time that is paid for each."""
 
 NEUTRAL = "1"
 """Name of a factor that is always 1."""
@@ -74,6 +80,7 @@ class PassTable:
     messages: Array
     kind: Array
     layers: Array
+    prefill_layers: Array
     passes: Array
     sequences: Array
     requests: Array
@@ -200,9 +207,9 @@ class _Builder:
             )
         )
 
-    def table(self, work: PassWork, decoding: Case) -> PassTable:
-        """The table of what was added; the host's time per request is that of `decoding`."""
-        n = self.n_rows
+    def table(self, case: Case, decoding: Case) -> PassTable:
+        """The table of what was added for `case`; the host's time per request is that of `decoding`."""
+        n, work = self.n_rows, case.work
 
         def rows(entries: list[tuple[Any, ...]]) -> Array:
             return np.repeat(np.arange(n), len(entries))
@@ -233,6 +240,7 @@ class _Builder:
             messages=column(sent, 3),
             kind=column(sent, 4),
             layers=self.spread(work.n_layers),
+            prefill_layers=self.spread(0 if case.p.decode else work.n_layers),
             passes=self.spread(work.n_passes),
             sequences=self.spread(decoding.scales["whole"]),
             requests=self.spread(decoding.batch),
@@ -243,7 +251,7 @@ def compile_pass(case: Case, n_rows: int) -> PassTable:
     """The pass of a case on one axis of `n_rows` rows, in series: no overlap, one maximum per kernel."""
     made = _Builder(n_rows)
     _add(made, case, scale=1.0, kernels=None)
-    return made.table(case.work, case)
+    return made.table(case, case)
 
 
 APART = ("attn_core", "indexer")
@@ -263,7 +271,7 @@ def compile_mixed(prefill: Case, decode: Case, growth: Any, n_rows: int) -> Pass
     made = _Builder(n_rows)
     _add(made, prefill, scale=growth, kernels=None, without=("lm_head", "embedding"))
     _add(made, decode, scale=1.0, kernels=(*APART, "lm_head", "embedding"))
-    return made.table(prefill.work, decode)
+    return made.table(prefill, decode)
 
 
 def _add(

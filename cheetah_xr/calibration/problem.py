@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ..specs import load_model
 from ..terms import serving
 from ..validation.status import degrees_of
 from ..validation.table import POOLS
@@ -130,12 +131,14 @@ class Batch:
 class Problem:
     """Measured rows and how they are predicted.
 
-    `rows` is the table of measurements in the order of the predictions, `measured` their seconds.
+    `rows` is the table of measurements in the order of the predictions, `measured` their seconds, `kinds` which of
+    :data:`cheetah_xr.draws.SCALES` their errors have.
     """
 
     parts: tuple[Part, ...]
     rows: pd.DataFrame
     measured: Array
+    kinds: Array
 
     def seconds(self, factors: Factors) -> Array:
         """Predicted times, (rows, sets)."""
@@ -165,7 +168,9 @@ def make_problem(rows: pd.DataFrame, serving: Serving = SERVING) -> Problem:
         measured += [group[TIMES[mode]].to_numpy(float) for group in groups]
     if not kept:
         raise ValueError("no row has a time that can be predicted")
-    return Problem(tuple(parts), pd.concat(kept), np.concatenate(measured))
+    ordered = pd.concat(kept)
+    experts = {name: int(load_model(name).is_moe) for name in ordered["model"].unique()}
+    return Problem(tuple(parts), ordered, np.concatenate(measured), ordered["model"].map(experts).to_numpy())
 
 
 def _groups(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,21 +110,26 @@ def calibrate_public(
         raise SpecError(f"factor set {', '.join(unknown)}: known are {', '.join(SETS)}")
     table = eligible()
     outputs.mkdir(parents=True, exist_ok=True)
-    found, predictions = {}, []
-    for name in names:
+    (specs / "posteriors").mkdir(parents=True, exist_ok=True)
+
+    def one(name: str) -> tuple[Calibration, pd.DataFrame]:
         fitted = rows_of(name, table)
-        result = calibrate(fitted, name, effort, seed, told)
-        found[name] = result
+        named: Told | None = told and (lambda stage, done, total: told(f"{name}: {stage}", done, total))
+        result = calibrate(fitted, name, effort, seed, named)
         predicted = predict(predicted_rows(name, table), result)
-        predictions.append(predicted)
         held = predicted["id"].map(table.set_index("id")["side"]) == "held out"
         _, draws = write(result, specs / "efficiencies", *described(result, fitted, predicted, held, seed))
-        (specs / "posteriors").mkdir(parents=True, exist_ok=True)
         draws.replace(specs / "posteriors" / draws.name)
         result.chains.to_netcdf(outputs / f"{name}.nc", group="posterior")
         result.checks.to_csv(outputs / f"{name}-diagnostics.csv", float_format="%.4g")
-    pd.concat(predictions).to_csv(outputs / "predictions.csv", index=False, float_format="%.6g")
-    return found
+        return result, predicted
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        each = dict(zip(names, pool.map(one, names), strict=True))
+    pd.concat([predicted for _, predicted in each.values()]).to_csv(
+        outputs / "predictions.csv", index=False, float_format="%.6g"
+    )
+    return {name: result for name, (result, _) in each.items()}
 
 
 def described(

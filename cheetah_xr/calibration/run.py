@@ -12,12 +12,13 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from ..draws import SCALES
 from ..specs import SpecError
 from ..validation.split import configurations
 from .factors import FACTORS, KNOWN, NAMES, fields_of
 from .fit import Target, polish, search, thinned
 from .problem import make_problem
-from .sample import ERROR, diagnostics, multiples, sample
+from .sample import diagnostics, multiples, sample
 
 Array = NDArray[Any]
 Told = Callable[[str, int, int], None]
@@ -26,7 +27,7 @@ Told = Callable[[str, int, int], None]
 DRAWS = 256
 """Sets of the posterior that are kept, evenly spaced in the chains."""
 
-WALKERS = 32
+WALKERS = 36
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Calibration:
     """A factor set that was fitted.
 
     `best` are the factors of the most probable set, `draws` a table of sets (columns: factors and
-    ``error_scale``), `checks` r-hat and effective sample size, `chains` all of the posterior.
+    scales of errors), `checks` r-hat and effective sample size, `chains` all of the posterior.
     """
 
     name: str
@@ -88,7 +89,7 @@ def calibrate(rows: pd.DataFrame, name: str, effort: Effort, seed: int = 0, told
     best = polish(target, start)
     chains = sample(target, best, walkers=WALKERS, steps=effort.steps, seed=seed, told=tell("sample", 2 * effort.steps))
     kept = np.linspace(0, chains.sizes["chain"] * chains.sizes["draw"] - 1, DRAWS).astype(int)
-    draws = pd.DataFrame({key: chains[key].to_numpy().reshape(-1)[kept] for key in (*NAMES, ERROR)})
+    draws = pd.DataFrame({key: chains[key].to_numpy().reshape(-1)[kept] for key in (*NAMES, *SCALES)})
     return Calibration(
         name,
         dict(zip(NAMES, np.exp(best).tolist(), strict=True)),
@@ -121,15 +122,16 @@ def predict(rows: pd.DataFrame, found: Calibration, share: float = 0.9) -> pd.Da
     Returns
     -------
     pandas.DataFrame
-        id, mode, factors (name of the set), measured_s, predicted_s (the most probable set), low_s, high_s, and
-        log_scale, the scale of ln(measured/predicted) around the draws.
+        id, mode, factors (name of the set), measured_s, predicted_s (the most probable set), low_s and
+        high_s, the ends of the interval a measurement is expected in.
     """
     problem = make_problem(rows)
     best = problem.seconds(fields_of(np.log([[found.best[name] for name in NAMES]])))[:, 0]
     sets = problem.seconds(fields_of(np.log(found.draws[list(NAMES)].to_numpy())))
-    spread = np.exp(found.draws[ERROR].to_numpy()[:, None] * multiples(20))
+    spread = np.exp(found.draws[list(SCALES)].to_numpy().T[:, :, None] * multiples(20))
     ends = [(1 - share) / 2, (1 + share) / 2]
-    low, high = np.stack([np.quantile(row[:, None] * spread, ends) for row in sets]).T
+    each = zip(sets, problem.kinds, strict=True)
+    low, high = np.stack([np.quantile(row[:, None] * spread[kind], ends) for row, kind in each]).T
     return pd.DataFrame(
         {
             "id": problem.rows["id"].to_numpy(),

@@ -10,16 +10,14 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from ..draws import SCALES
 from .factors import FACTORS, NAMES
-from .fit import SCALE, TAIL, Target
+from .fit import LOG_SCALES, TAIL, Target
 
 Array = NDArray[Any]
 
 ENSEMBLES = 2
 """Independent ensembles, so that agreement between them can be seen."""
-
-ERROR = "error_scale"
-"""The scale of relative errors, sampled with the factors."""
 
 
 def sample(
@@ -31,7 +29,7 @@ def sample(
     seed: int,
     told: Callable[[int], None] | None = None,
 ) -> xr.Dataset:
-    """Posterior of the factors and of the errors' scale.
+    """Posterior of the factors and of the errors' scales.
 
     Parameters
     ----------
@@ -40,7 +38,7 @@ def sample(
     start
         Logarithms of the factors the walkers start around.
     walkers
-        Walkers of an ensemble, an even number of at least twice the factors.
+        Walkers of an ensemble, an even number of at least twice what is sampled.
     steps
         Steps of every walker; the first half is left out.
     seed
@@ -51,17 +49,18 @@ def sample(
     Returns
     -------
     xarray.Dataset
-        A variable per factor and ``error_scale`` on the dims ``chain`` (one per walker) and ``draw``.
+        A variable per factor and per scale of errors on the dims ``chain`` (one per walker) and ``draw``.
     """
     import emcee
 
     chains = []
     for ensemble in range(ENSEMBLES):
         generator = np.random.default_rng([seed, ensemble])
-        spread = 0.02 * generator.standard_normal((walkers, len(FACTORS) + 1))
+        spread = 0.02 * generator.standard_normal((walkers, len(FACTORS) + len(SCALES)))
         most = np.log([factor.most for factor in FACTORS])
-        around = np.append(start, np.log(SCALE)) + spread
-        around[:, :-1] = np.minimum(around[:, :-1], most - 1e-3 * generator.random((walkers, len(FACTORS))))
+        around = np.append(start, LOG_SCALES) + spread
+        highest = most - 1e-3 * generator.random((walkers, len(FACTORS)))
+        around[:, : len(FACTORS)] = np.minimum(around[:, : len(FACTORS)], highest)
         moves = [(emcee.moves.DEMove(), 0.8), (emcee.moves.DESnookerMove(), 0.1), (emcee.moves.StretchMove(), 0.1)]
         sampler = emcee.EnsembleSampler(walkers, around.shape[1], target.log_probability, vectorize=True, moves=moves)
         sampler._random.seed(int(generator.integers(2**31)))
@@ -70,7 +69,7 @@ def sample(
                 told(ensemble * steps + number)
         chains.append(np.exp(sampler.get_chain(discard=steps // 2)))
     joined = np.concatenate([chain.transpose(1, 0, 2) for chain in chains])
-    names = (*NAMES, ERROR)
+    names = (*NAMES, *SCALES)
     found = xr.Dataset({name: (("chain", "draw"), joined[:, :, place]) for place, name in enumerate(names)})
     return found.assign_coords(chain=np.arange(len(joined)), draw=np.arange(joined.shape[1]))
 

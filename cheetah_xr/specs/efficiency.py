@@ -91,6 +91,7 @@ class Efficiency(Record):
     launch_routed_experts_fp4: Seconds | None = None
     launch_routed_experts_w4: Seconds | None = None
     tau_layer: Seconds = 0.0
+    tau_layer_prefill: Seconds = 0.0
     tau_global: Seconds = 0.0
     tau_batch: Seconds = 0.0
     tau_sequence: Seconds = 0.0
