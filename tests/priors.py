@@ -5,6 +5,7 @@ import csv
 import numpy as np
 
 from cheetah_xr.calibration.factors import FACTORS, NAMES
+from cheetah_xr.draws import SCALES
 
 
 def draws_of_priors(n=40, seed=0):
@@ -14,8 +15,9 @@ def draws_of_priors(n=40, seed=0):
     for factor in FACTORS:
         values = factor.median * np.exp(factor.spread * generator.standard_normal(n))
         columns[factor.name] = [f"{value:.6g}" for value in np.minimum(values, factor.most)]
-    columns["error_scale"] = [f"{value:.4g}" for value in 0.08 * np.exp(0.2 * generator.standard_normal(n))]
-    assert list(columns) == [*NAMES, "error_scale"]
+    for scale, middle in zip(SCALES, (0.08, 0.12), strict=True):
+        columns[scale] = [f"{value:.4g}" for value in middle * np.exp(0.2 * generator.standard_normal(n))]
+    assert list(columns) == [*NAMES, "error_scale_dense", "error_scale_experts"]
     return columns
 
 

@@ -578,6 +578,20 @@ def test_overheads_of_drafting():
     assert overhead(drafter=lumped, phase="prefill") == 1 + 10 + 200 + (7 + 10)
 
 
+def test_layers_that_work_on_prompts_cost_the_host_more():
+    host = cx.Efficiency(name="host", tau_layer=1.0, tau_layer_prefill=20.0)
+    lumped = cx.LumpedModel(name="lump", n_parameters=500, n_layers=7)
+
+    def overhead(phase, **options):
+        return evaluated(TARGET, phase=phase, batch=2, efficiency=host, **options)["time_overhead"].item()
+
+    assert overhead("prefill") == 1 + 20
+    assert overhead("decode") == 1
+    assert overhead("prefill", micro_batches=2) == 1 + 20
+    assert overhead("prefill", draft_tokens=3, drafter=lumped) == (1 + 7) * (1 + 20)
+    assert overhead("decode", draft_tokens=3, drafter=lumped) == 1 + 3 * 7
+
+
 def test_draft_passes_are_cut_into_micro_batches():
     found = kernels(TARGET, "decode", 100, batch=4, draft_tokens=2, drafter="mtp", micro_batches=2)
     # weights are read once for each of 2 micro-batches, of all 3 passes; tokens are as many as before

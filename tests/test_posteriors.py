@@ -17,6 +17,7 @@ from cheetah_xr import calibration
 from cheetah_xr.calibration.factors import FACTORS, KNOWN, NAMES, fields_of
 from cheetah_xr.calibration.fit import TAIL, search
 from cheetah_xr.calibration.sample import diagnostics, sample
+from cheetah_xr.draws import SCALES
 from cheetah_xr.specs import Efficiency
 
 POINT = {"model": "deepseek-v3", "gpu": "h100-sxm", "precision": "fp8", "dp": 64, "ep": 64, "seq_len": 4096}
@@ -41,11 +42,12 @@ def record_of(posterior, draw):
 def test_a_file_becomes_the_fields_its_factors_set(posterior):
     columns = draws_of_priors()
     assert posterior.attrs["name"] == "some"
-    assert posterior.attrs["dof"] == posterior.error_scale.attrs["dof"] == TAIL == 3
-    assert set(posterior.data_vars) == {"error_scale", *(field for factor in FACTORS for field in factor.fields)}
+    assert posterior.attrs["dof"] == posterior.error_scale_dense.attrs["dof"] == TAIL == 3
+    assert set(posterior.data_vars) == {*SCALES, *(field for factor in FACTORS for field in factor.fields)}
     np.testing.assert_array_equal(posterior.memory_dense_mlp, np.array(columns["memory_gemm"], float))
     np.testing.assert_array_equal(posterior.launch_routed_experts_w4, np.array(columns["launch_experts_w4"], float))
-    np.testing.assert_array_equal(posterior.error_scale, np.array(columns["error_scale"], float))
+    for scale in ("error_scale_dense", "error_scale_experts"):
+        np.testing.assert_array_equal(posterior[scale], np.array(columns[scale], float))
     assert posterior.launch_gemm.attrs["units"] == "s"
     assert posterior.memory_lm_head.attrs["units"] == "1"
     assert all(posterior[name].attrs["long_name"] for name in posterior.data_vars)
@@ -84,14 +86,14 @@ def without(name):
 
 
 BAD_FILES = {
-    "missing": (without("latency"), ("columns missing: latency", "error_scale")),
-    "no error": (without("error_scale"), ("columns missing: error_scale",)),
+    "missing": (without("latency"), ("columns missing: latency", "error_scale_dense")),
+    "no error": (without("error_scale_dense"), ("columns missing: error_scale_dense",)),
     "unknown": (edited(speed=["1"] * 4), ("columns unknown: speed", "memory_gemm")),
     "above its most": (edited(memory_gemm=["0.5", "0.5", "1.5", "0.5"]), ("'memory_gemm', row 4: 1.5", "at most 1")),
     "a second": (edited(latency=["1", "1e-6", "1e-6", "1e-6"]), ("'latency', row 2: 1.0", "at most 0.001")),
-    "zero": (edited(error_scale=["0", "1", "1", "1"]), ("'error_scale', row 2: 0.0", "above 0")),
+    "zero": (edited(error_scale_dense=["0", "1", "1", "1"]), ("'error_scale_dense', row 2: 0.0", "above 0")),
     "not a number": (edited(latency=["1e-6", "nan", "1e-6", "1e-6"]), ("'latency', row 3: nan", "at most 0.001")),
-    "infinite": (edited(error_scale=["1", "1", "inf", "1"]), ("'error_scale', row 4: inf", "above 0")),
+    "infinite": (edited(error_scale_experts=["1", "1", "inf", "1"]), ("'error_scale_experts', row 4: inf", "above 0")),
     "text": (edited(latency=["1e-6", "fast", "1e-6", "1e-6"]), ("'latency', row 3: 'fast' is not a number",)),
     "empty cell": (edited(latency=["", "1", "1", "1"]), ("'latency', row 2: '' is not a number",)),
 }
@@ -107,7 +109,7 @@ def test_a_bad_file_is_one_message(case, tmp_path):
     assert all(word in str(error.value) for word in (str(path), *words))
 
 
-HEADER = ",".join((*NAMES, "error_scale"))
+HEADER = ",".join((*NAMES, *SCALES))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +117,7 @@ HEADER = ",".join((*NAMES, "error_scale"))
     [
         ("", "is empty"),
         (HEADER, "no draws"),
-        (f"{HEADER}\n1,2,3", "row 2 has 3 cells; the header has 15"),
+        (f"{HEADER}\n1,2,3", "row 2 has 3 cells; the header has 17"),
         (f"{HEADER},latency\n", "columns given twice: latency"),
         (b"\xff\xfe\x00", "not a CSV file in UTF-8"),
         (f'{HEADER}\n"1', "not a CSV file"),
@@ -200,7 +202,7 @@ def test_bad_chains_are_one_message(chains, tmp_path, write):
 def test_diagnostics_and_search_run_on_the_extra(chains):
     table = diagnostics(chains)
     assert list(table.columns) == ["r_hat", "effective_samples"]
-    assert set(table.index) == {*NAMES, "error_scale"}
+    assert set(table.index) == {*NAMES, *SCALES}
     assert table.notna().all(axis=None)
     best = search(Bowl(), trials=12, seed=0)  # the medians themselves are tried first, and nothing is better
     np.testing.assert_allclose(best, np.log([factor.median for factor in FACTORS]))
@@ -227,7 +229,7 @@ def test_a_draw_is_the_result_of_its_own_record(posterior):
     assert ds.step_time.dims == ("gpu", "precision", "draw", "batch")
     assert "draw" not in {*ds.status.dims, *ds.flops.dims, *ds.max_batch.dims}
     assert str(ds.efficiency.values) == "some"
-    np.testing.assert_array_equal(ds.error_scale, posterior.error_scale)
+    np.testing.assert_array_equal(ds.error_scale, posterior.error_scale_experts)
     assert ds.error_scale.attrs["dof"] == 3
     np.testing.assert_array_equal(ds.memory_dense_mlp, posterior.memory_dense_mlp)
     for draw in (0, 11, 39):
@@ -320,10 +322,26 @@ def test_memory_is_guarded(posterior):
         cx.breakdown(**POINT, batch=list(range(64, 1064)), efficiency=posterior, max_bytes=1e6)
 
 
+def test_errors_are_those_of_the_kind_of_model(posterior):
+    """Dense models and models with routed experts have scales of their own, alone and on an axis."""
+    where = {"gpu": "h100-sxm", "precision": "fp8", "batch": 64, "seq_len": 1024, "outputs": ["step_time"]}
+    dense = cx.evaluate("llama-3.1-8b", **where, efficiency=posterior)
+    np.testing.assert_array_equal(dense.error_scale, posterior.error_scale_dense)
+    both = cx.evaluate(["llama-3.1-8b", "gpt-oss-20b"], **where, efficiency=posterior)
+    assert both.error_scale.dims == ("draw", "model")
+    np.testing.assert_array_equal(both.error_scale.isel(model=0), posterior.error_scale_dense)
+    np.testing.assert_array_equal(both.error_scale.isel(model=1), posterior.error_scale_experts)
+    bands = cx.summarize(both)
+    assert bands.step_time.dims == ("model", "band")
+    xr.testing.assert_allclose(
+        bands.step_time.isel(model=0).reset_coords(drop=True), cx.summarize(dense).step_time.reset_coords(drop=True)
+    )
+
+
 BAD_ARGUMENTS = {
     "list": (lambda p: [p, "ideal"], "given alone, not in a list"),
     "no posterior": (lambda p: xr.Dataset({"memory_lm_head": 1.0}), "must be a posterior"),
-    "unknown": (lambda p: p.assign(speed=p.error_scale), "speed: is no number of an efficiency record"),
+    "unknown": (lambda p: p.assign(speed=p.error_scale_dense), "speed: is no number of an efficiency record"),
     "range": (lambda p: p.assign(memory_lm_head=p.memory_lm_head + 1), "posterior some: memory_lm_head: value 1"),
     "nan": (lambda p: p.assign(memory_lm_head=p.memory_lm_head * np.nan), "posterior some: memory_lm_head"),
     "dims": (lambda p: p.assign(launch_gemm=p.launch_gemm.rename(draw="other")), "expected numbers on the dim 'draw'"),

@@ -72,7 +72,7 @@ def empty(**given):
     none = np.zeros(0, int)
     names = ("memory_name", "compute_name", "relative_name", "launch_row", "launches", "launch_name", "sent_row")
     names += ("link", "nic", "used", "messages", "kind")
-    per_row = dict.fromkeys(("layers", "passes", "sequences", "requests"), np.zeros(1))
+    per_row = dict.fromkeys(COUNTED, np.zeros(1))
     return {"n_rows": 1, **dict.fromkeys(names, none), **per_row, **given}
 
 

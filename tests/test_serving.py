@@ -9,6 +9,7 @@ from refusal import refused
 
 import cheetah_xr as cx
 from cheetah_xr.calibration.factors import KNOWN
+from cheetah_xr.draws import SCALES
 from cheetah_xr.serving.result import LIMITS, VARIABLES
 from cheetah_xr.status import CODES
 
@@ -323,7 +324,7 @@ def test_draws_of_a_posterior_are_single_records(prefill):
     assert len(set(ds.tpot.values.tolist())) == 3
     base = cx.load_efficiency("ideal").model_copy(update=KNOWN)
     for place in range(3):
-        fields = {str(name): float(posterior[name][place]) for name in posterior.data_vars if name != "error_scale"}
+        fields = {str(name): float(posterior[name][place]) for name in posterior.data_vars if name not in SCALES}
         one = cx.serve(**{**given, "efficiency": base.with_numbers({"name": "one", **fields})})
         assert_same(ds.isel(draw=place), one)
 

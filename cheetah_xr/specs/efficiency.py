@@ -44,10 +44,11 @@ class Efficiency(Record):
     routed_experts where these multiply in that type: what a GEMM reaches of that peak, over what it reaches of bf16's.
     Routed experts with four-bit weights (below one byte) may have numbers of their own, else None: ``*_fp4`` where they
     are multiplied in fp4 or fp8, ``*_w4`` where they are converted and multiplied in bf16 or fp16.
-    ``launch_*`` is paid for each launch of a kernel of its class, ``tau_layer`` per layer, ``tau_global`` per pass,
-    ``tau_batch`` per sequence of the instance and pass (seed 1, appendix), ``tau_sequence`` per sequence of one
-    attention rank and pass. ``latency_message`` is paid for each message of a collective: 2(n-1) in a ring all-reduce,
-    n-1 otherwise.
+    ``launch_*`` is paid for each launch of a kernel of its class, ``tau_layer`` per layer, ``tau_layer_prefill`` also
+    per layer where the pass works on prompts (launched one by one, where decode replays captured graphs),
+    ``tau_global`` per pass, ``tau_batch`` per sequence of the instance and pass (seed 1, appendix), ``tau_sequence``
+    per sequence of one attention rank and pass. ``latency_message`` is paid for each message of a collective: 2(n-1)
+    in a ring all-reduce, n-1 otherwise.
     """
 
     memory_attn_proj: Fraction = 1.0
