@@ -36,8 +36,8 @@ def made_up(path: Path, noise: float = 0.0, loads: tuple[int, ...] = (1, 8, 64))
         ("llama-3.1-70b", "h100-sxm", "fp8-kv8", 4),
         ("qwen3-32b", "b200-sxm", "bf16", 2),
     ):
-        for mode, isl, osl, loads in (("aggregated", 1024, 512, loads), ("prefill", 4096, 1, (1, 4))):
-            for concurrency in loads:
+        for mode, isl, osl, of_mode in (("aggregated", 1024, 512, loads), ("prefill", 4096, 1, (1, 4))):
+            for concurrency in of_mode:
                 lines.append((model, gpu, precision, mode, tp, isl, osl, concurrency, 1.0, 1.0))
     columns = ["model", "gpu", "precision", "mode", "tp", "isl", "osl", "concurrency", "tpot_s", "ttft_s"]
     pd.DataFrame(lines, columns=columns).to_csv(path, index=False)

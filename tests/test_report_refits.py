@@ -6,7 +6,7 @@ import pytest
 
 import cheetah_xr as cx
 from cheetah_xr.calibration.factors import FACTORS, fields_of
-from cheetah_xr.calibration.passes import FIELDS, KINDS, PassTable
+from cheetah_xr.calibration.passes import COUNTED, FIELDS, KINDS, PassTable
 from cheetah_xr.calibration.problem import Serving, make_problem
 from cheetah_xr.calibration.report import large_scale, refits
 from cheetah_xr.calibration.report.bottlenecks import shifts
