@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import cheetah_xr as cx
 from cheetah_xr import validation
-from cheetah_xr.calibration import passes
+from cheetah_xr.calibration import passes, published
 from cheetah_xr.calibration.factors import FACTORS, NAMES, fields_of
 from cheetah_xr.calibration.fit import LOG_SCALES, TAIL, Target, polish, search, thinned
 from cheetah_xr.calibration.measured import read_measurements
@@ -98,6 +98,28 @@ def test_a_calibration_repeats_from_its_seed_and_covers(tmp_path: Path) -> None:
     inside = predicted["measured_s"].between(predicted["low_s"], predicted["high_s"])
     assert inside.mean() >= 0.8
     assert set(one.checks) == {"r_hat", "effective_samples"}
+
+
+def test_a_shipped_set_is_fitted_in_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short calibration of the published rows of vLLM: files, progress, and the same numbers from the same seed."""
+    table = validation.published_table()
+    rows = table[(table["rule"] == "") & ~table["prediction"] & (table["engine"] == "vllm")]
+    monkeypatch.setattr(published, "eligible", lambda: rows.assign(side="fit"))
+    told: list[tuple[str, int, int]] = []
+    found = [
+        published.calibrate_public(["vllm"], Effort(trials=10, steps=20), 3, tmp_path / name, tmp_path / name, say)
+        for name, say in (("a", lambda *news: told.append(news)), ("b", None))
+    ]
+    assert found[0]["vllm"].best == found[1]["vllm"].best
+    assert {stage for stage, _, _ in told} == {"vllm: search", "vllm: sample"}
+    assert told[-1] == ("vllm: sample", 40, 40)
+    files = ("efficiencies/vllm.yaml", "posteriors/vllm.csv", "vllm.nc", "vllm-diagnostics.csv", "predictions.csv")
+    assert all((tmp_path / "a" / file).is_file() for file in files)
+    assert cx.load_efficiency(tmp_path / "a" / files[0]).tau_layer_prefill > 0
+    assert cx.load_posterior(tmp_path / "a" / files[1]).sizes["draw"] == 256
+    predictions = pd.read_csv(tmp_path / "a" / files[-1])
+    assert (predictions["low_s"] < predictions["high_s"]).all()
+    assert len(predictions) == len(rows)
 
 
 def test_rows_of_one_configuration_are_thinned_evenly() -> None:

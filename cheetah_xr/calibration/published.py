@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from .. import validation
 from ..specs import SpecError
@@ -85,7 +90,9 @@ def held_out_error(predictions: pd.DataFrame, held: pd.Series[bool]) -> str:
 def calibrate_public(
     names: list[str], effort: Effort, seed: int, specs: Path, outputs: Path, told: Told | None = None
 ) -> dict[str, Calibration]:
-    """Fit shipped sets and write them, their posteriors, their chains and the predictions of all eligible rows.
+    """Fit shipped sets, as many at once as there are cores, and write what was found.
+
+    That is the sets, their posteriors, their chains and the predictions of all eligible rows.
 
     Parameters
     ----------
@@ -111,25 +118,52 @@ def calibrate_public(
     table = eligible()
     outputs.mkdir(parents=True, exist_ok=True)
     (specs / "posteriors").mkdir(parents=True, exist_ok=True)
-
-    def one(name: str) -> tuple[Calibration, pd.DataFrame]:
-        fitted = rows_of(name, table)
-        named: Told | None = told and (lambda stage, done, total: told(f"{name}: {stage}", done, total))
-        result = calibrate(fitted, name, effort, seed, named)
-        predicted = predict(predicted_rows(name, table), result)
-        held = predicted["id"].map(table.set_index("id")["side"]) == "held out"
-        _, draws = write(result, specs / "efficiencies", *described(result, fitted, predicted, held, seed))
-        draws.replace(specs / "posteriors" / draws.name)
-        result.chains.to_netcdf(outputs / f"{name}.nc", group="posterior")
-        result.checks.to_csv(outputs / f"{name}-diagnostics.csv", float_format="%.4g")
-        return result, predicted
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        each = dict(zip(names, pool.map(one, names), strict=True))
+    context = get_context("spawn")
+    said: Any = context.SimpleQueue()
+    listener = Thread(target=_pass_on, args=(said, told))
+    listener.start()
+    try:
+        with ProcessPoolExecutor(min(len(names), os.cpu_count() or 1), context, _say_to, (said,)) as pool:
+            one = partial(_fit_and_write, table=table, effort=effort, seed=seed, specs=specs, outputs=outputs)
+            each = dict(zip(names, pool.map(one, names), strict=True))
+    finally:
+        said.put(None)
+        listener.join()
     pd.concat([predicted for _, predicted in each.values()]).to_csv(
         outputs / "predictions.csv", index=False, float_format="%.6g"
     )
     return {name: result for name, (result, _) in each.items()}
+
+
+_said: Any = None
+"""In a worker: where it tells of its progress."""
+
+
+def _say_to(queue: Any) -> None:
+    global _said
+    _said = queue
+
+
+def _pass_on(said: Any, told: Told | None) -> None:
+    """Tell of the progress of all workers, until None comes."""
+    while (news := said.get()) is not None:
+        if told:
+            told(*news)
+
+
+def _fit_and_write(
+    name: str, table: pd.DataFrame, effort: Effort, seed: int, specs: Path, outputs: Path
+) -> tuple[Calibration, pd.DataFrame]:
+    """Fit one set in a process of its own; the chains stay in their file."""
+    fitted = rows_of(name, table)
+    result = calibrate(fitted, name, effort, seed, lambda stage, *done: _said.put((f"{name}: {stage}", *done)))
+    predicted = predict(predicted_rows(name, table), result)
+    held = predicted["id"].map(table.set_index("id")["side"]) == "held out"
+    _, draws = write(result, specs / "efficiencies", *described(result, fitted, predicted, held, seed))
+    draws.replace(specs / "posteriors" / draws.name)
+    result.chains.to_netcdf(outputs / f"{name}.nc", group="posterior")
+    result.checks.to_csv(outputs / f"{name}-diagnostics.csv", float_format="%.4g")
+    return replace(result, chains=xr.Dataset()), predicted
 
 
 def described(
