@@ -17,6 +17,11 @@ def pass_work(model: AnyModel, precision: Precision, options: Options, p: Pass) 
     In decode `options.draft_tokens` passes of one new token per sequence come before it; in prefill one pass over the
     prompt fills the drafter's cache.
     """
+    work = _with_drafts(model, precision, options, p)
+    return work if p.decode else replace(work, n_prompt_layers=work.n_layers)
+
+
+def _with_drafts(model: AnyModel, precision: Precision, options: Options, p: Pass) -> PassWork:
     target = model_work(model, precision, options, p)
     drafts = _draft_work(model, precision, options, p)
     if drafts is None:

@@ -118,13 +118,14 @@ class LayerWork:
 class PassWork:
     """Work of one forward pass and its drafts: layers by group, and what stands outside them.
 
-    `n_layers` and `n_passes` are those the CPU launches.
+    `n_layers` and `n_passes` are those the CPU launches, `n_prompt_layers` those of the layers that work on prompts.
     """
 
     layers: tuple[LayerWork, ...]
     outside: tuple[LayerWork, ...]
     n_layers: Num
     n_passes: Num = 1
+    n_prompt_layers: Num = 0
 
     @property
     def parts(self) -> tuple[LayerWork, ...]:

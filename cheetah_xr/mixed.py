@@ -91,6 +91,7 @@ def mixed_case(prefill: Case, decode: Case) -> Case:
         (*outside, *_own(decode.work.outside, beside)),
         work.n_layers + decode.work.n_layers - prefill.model.n_layers,
         work.n_passes + decode.work.n_passes - 1,
+        work.n_prompt_layers,
     )
     costs = prefill.efficiency
     per_request = {

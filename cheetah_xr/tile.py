@@ -40,6 +40,9 @@ from .terms import Num, capacity
 
 Inputs = Mapping[str, Any]
 
+CAPTURED_TOKENS = 512
+"""Most tokens of one attention rank whose passes replay captured graphs (vLLM, ``max_cudagraph_capture_size``)."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -208,16 +211,26 @@ def pass_seconds(case: Case) -> PassSeconds:
         for layer, times in priced(case.work, options)
     )
     layers = case.work.n_layers if "layers" in options.include else 0
-    per_layer = efficiency.tau_layer if case.p.decode else efficiency.tau_layer + efficiency.tau_layer_prefill
-    per_pass = layers * per_layer + case.work.n_passes * efficiency.tau_global
+    per_pass = layers * efficiency.tau_layer + case.work.n_passes * efficiency.tau_global
     launched = sum(launch_seconds(layer, efficiency, times) for layer, times in priced(case.work, options))
     overhead = (
         per_pass,
+        prompt_seconds(case),
         launched,
         efficiency.tau_batch * case.batch,
         efficiency.tau_sequence * case.scales["whole"],
     )
     return PassSeconds(stages, overhead, options.overlap_ep, options.granularity)
+
+
+def prompt_seconds(case: Case) -> Num:
+    """Seconds the host adds to layers that work on prompts: nothing for what :data:`CAPTURED_TOKENS` hold."""
+    layers = case.work.n_prompt_layers if "layers" in case.options.include else 0
+    cost = layers * case.efficiency.tau_layer_prefill
+    if is_zero(cost):
+        return 0.0
+    launched = apply(np.greater, apply(np.divide, case.p.instance_tokens, case.p.dp), CAPTURED_TOKENS)
+    return apply(np.multiply, launched, cost)
 
 
 def in_series(seconds: PassSeconds, combiner: Combiner) -> Series:

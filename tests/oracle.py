@@ -1375,8 +1375,9 @@ def pass_time(case, work, batch):
     for times, component, collectives in work.tail:
         one = added(components_share(case, [component]), collectives_share(case, collectives))
         total = added(total, scaled(one, times))
-    per_layer = efficiency["tau_layer"] + (efficiency["tau_layer_prefill"] if case.phase == "prefill" else 0)
-    total["overhead"] += work.n_layers * per_layer + work.n_passes * efficiency["tau_global"]
+    total["overhead"] += work.n_layers * efficiency["tau_layer"] + work.n_passes * efficiency["tau_global"]
+    if case.phase == "prefill" and batch / options["micro_batches"] * case.seq_len / case.dp > 512:
+        total["overhead"] += work.n_layers * efficiency["tau_layer_prefill"]
     total["overhead"] += efficiency["tau_batch"] * batch + efficiency["tau_sequence"] * math.ceil(batch / case.dp)
     return total
 

@@ -585,11 +585,17 @@ def test_layers_that_work_on_prompts_cost_the_host_more():
     def overhead(phase, **options):
         return evaluated(TARGET, phase=phase, batch=2, efficiency=host, **options)["time_overhead"].item()
 
-    assert overhead("prefill") == 1 + 20
-    assert overhead("decode") == 1
-    assert overhead("prefill", micro_batches=2) == 1 + 20
-    assert overhead("prefill", draft_tokens=3, drafter=lumped) == (1 + 7) * (1 + 20)
-    assert overhead("decode", draft_tokens=3, drafter=lumped) == 1 + 3 * 7
+    long = {"seq_len": 300}  # 600 tokens are more than the 512 that captured graphs hold
+    assert overhead("prefill", **long) == 1 + 20
+    assert overhead("prefill", seq_len=256) == 1
+    assert overhead("prefill", **long, micro_batches=2) == 1
+    assert overhead("decode", **long) == 1
+    assert overhead("prefill", **long, draft_tokens=3, drafter=lumped) == (1 + 7) * (1 + 20)
+    assert overhead("decode", **long, draft_tokens=3, drafter=lumped) == 1 + 3 * 7
+    few = cx.evaluate(
+        TARGET, GPU, BYTES, batch=[1, 2], seq_len=[256, 257], phase="prefill", efficiency=host, dtype="float64"
+    )
+    assert few["time_overhead"].values.tolist() == [[1, 1], [1, 21]]
 
 
 def test_draft_passes_are_cut_into_micro_batches():

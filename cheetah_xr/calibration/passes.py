@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from ..accounting import priced
 from ..by_precision import FOUR_BIT, RELATIVE
@@ -19,7 +21,7 @@ from ..ledger import OUTSIDE, WEIGHT_CLASS, Collective
 from ..rates import by_kernel, compute_class, is_zero
 from ..specs import LAUNCHED, Efficiency, Precision
 from ..terms import collectives
-from ..tile import Case
+from ..tile import CAPTURED_TOKENS, Case
 
 Array = NDArray[Any]
 Factors = Mapping[str, Array]
@@ -27,19 +29,22 @@ Factors = Mapping[str, Array]
 
 COUNTED = {
     "layers": "tau_layer",
-    "prefill_layers": "tau_layer_prefill",
+    "prompt_layers": "tau_layer_prefill",
     "passes": "tau_global",
     "sequences": "tau_sequence",
     "requests": "tau_batch",
 }
-"""What is counted once for a pass: layers, layers that work on prompts, passes, sequences of the fullest attention
-rank, sequences of the instance; and the time that is paid for each."""
+"""What is counted once for a pass: layers, layers of prompts whose kernels the host launches, passes, sequences of the
+fullest attention rank, sequences of the instance; and the time that is paid for each."""
 
 NEUTRAL = "1"
 """Name of a factor that is always 1."""
 
 FIELDS = (*Efficiency.numeric_fields(), NEUTRAL)
 """What tables number the names of factors by."""
+
+IS_RATE = np.array([not name.startswith(("latency", "launch", "tau")) for name in FIELDS])
+"""Whether times are divided by a field; the others are times."""
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 
@@ -54,6 +59,41 @@ def names_of(kernel: str, precision: Precision) -> tuple[str, str, str, str]:
         stands = {field: special for field, special, multiplied in FOUR_BIT if kind in multiplied}
         names = {what: stands.get(name, name) for what, name in names.items()}
     return names["memory"], NEUTRAL if kernel == "embedding" else f"compute_{kernel}", relative, names["launch"]
+
+
+@dataclass(frozen=True)
+class Larger:
+    """Entries of which each takes the longer of two times, and the sums of every row's entries.
+
+    Entries whose rates have the same names stand together, so that no rate is looked up for an entry.
+    """
+
+    times: tuple[Array, Array]
+    groups: tuple[tuple[slice, tuple[int, int], tuple[int, int]], ...]
+    rows: sparse.csr_array
+
+    @classmethod
+    def of(cls, times: tuple[Array, Array], names: Any, rows: Array, n_rows: int) -> Larger:
+        """From two times of every entry, the names of the two rates each is divided by, and the row of every entry."""
+        keys = np.stack([name for pair in names for name in pair], axis=1).reshape(-1, 4)
+        order = np.lexsort(keys.T)
+        kinds, starts = np.unique(keys[order], axis=0, return_index=True)
+        first = np.argsort(starts)
+        kinds, ends = kinds[first], np.append(starts[first], len(order))[1:]
+        groups = tuple(
+            (slice(int(start), int(end)), (int(a), int(b)), (int(c), int(d)))
+            for start, end, (a, b, c, d) in zip(starts[first], ends, kinds, strict=True)
+        )
+        summed = sparse.csr_array((np.ones(len(order)), (rows[order], np.arange(len(order)))), (n_rows, len(order)))
+        return cls((times[0][order][:, None], times[1][order][:, None]), groups, summed)
+
+    def summed(self, inverse: Array) -> Array:
+        """Sums of the longer times, (rows, sets), from one over every rate, (fields, sets)."""
+        longer = np.empty((len(self.times[0]), inverse.shape[1]))
+        for part, (a, b), (c, d) in self.groups:
+            np.multiply(self.times[0][part], inverse[a] * inverse[b], out=longer[part])
+            np.maximum(longer[part], self.times[1][part] * (inverse[c] * inverse[d]), out=longer[part])
+        return np.asarray(self.rows @ longer)
 
 
 @dataclass(frozen=True)
@@ -80,7 +120,7 @@ class PassTable:
     messages: Array
     kind: Array
     layers: Array
-    prefill_layers: Array
+    prompt_layers: Array
     passes: Array
     sequences: Array
     requests: Array
@@ -100,20 +140,33 @@ class PassTable:
         """
         sets = len(next(iter(factors.values())))
         values = np.stack([np.ones(sets) if name == NEUTRAL else factors[name] for name in FIELDS])
-        total = self.memory[:, None] / values[self.memory_name]
-        compute = self.compute[:, None] / values[self.compute_name]
-        compute /= values[self.relative_name]
-        result = _by_row(np.maximum(total, compute, out=total), self.kernel_row, self.n_rows)
-        result += _by_row(self.launches[:, None] * values[self.launch_name], self.launch_row, self.n_rows)
-        link, nic, latency = (
-            np.stack([factors[f"{start}_{kind}"] for kind in KINDS])[self.kind] for start in ("link", "nic", "latency")
-        )
-        sent = np.maximum(self.link[:, None] / link, self.nic[:, None] / nic)
-        sent += self.used[:, None] * latency + self.messages[:, None] * factors["latency_message"]
-        result += _by_row(sent, self.sent_row, self.n_rows)
+        inverse = np.divide(1.0, values, out=np.ones_like(values), where=IS_RATE[:, None])
+        return np.asarray(self._kernels.summed(inverse) + self._sent.summed(inverse) + self._counts @ values)
+
+    @cached_property
+    def _kernels(self) -> Larger:
+        """Of every kernel the longer of memory and compute."""
+        names = (self.memory_name, np.full_like(self.memory_name, FIELDS.index(NEUTRAL)))
+        rates = (names, (self.compute_name, self.relative_name))
+        return Larger.of((self.memory, self.compute), rates, self.kernel_row, self.n_rows)
+
+    @cached_property
+    def _sent(self) -> Larger:
+        """Of every collective the longer of link and NIC."""
+        neutral = np.full_like(self.kind, FIELDS.index(NEUTRAL))
+        rates = ((_of_kind("link", self.kind), neutral), (_of_kind("nic", self.kind), neutral))
+        return Larger.of((self.link, self.nic), rates, self.sent_row, self.n_rows)
+
+    @cached_property
+    def _counts(self) -> Array:
+        """How often every row pays each field that is a time, (rows, fields)."""
+        counts = np.zeros((self.n_rows, len(FIELDS)))
+        np.add.at(counts, (self.launch_row, self.launch_name), self.launches)
+        np.add.at(counts, (self.sent_row, _of_kind("latency", self.kind)), self.used)
+        np.add.at(counts[:, FIELDS.index("latency_message")], self.sent_row, self.messages)
         for count, name in COUNTED.items():
-            result += getattr(self, count)[:, None] * factors[name]
-        return result
+            counts[:, FIELDS.index(name)] += getattr(self, count)
+        return counts
 
     def only(self, rows: Array) -> PassTable:
         """The passes of some rows, in the order given."""
@@ -143,13 +196,9 @@ def without_requests(table: PassTable) -> PassTable:
     return replace(table, sequences=none, requests=none)
 
 
-def _by_row(values: Array, rows: Array, n: int) -> Array:
-    """Sums of the entries of every row."""
-    total = np.zeros((n, values.shape[1]))
-    if len(rows):
-        starts = np.flatnonzero(np.diff(rows, prepend=-1))
-        total[rows[starts]] = np.add.reduceat(values, starts, axis=0)
-    return total
+def _of_kind(start: str, kind: Array) -> Array:
+    """Places of the fields of collectives of some kinds."""
+    return np.array([FIELDS.index(f"{start}_{name}") for name in KINDS], int)[kind]
 
 
 def values_of(efficiency: Efficiency) -> dict[str, Array]:
@@ -207,9 +256,10 @@ class _Builder:
             )
         )
 
-    def table(self, case: Case, decoding: Case) -> PassTable:
-        """The table of what was added for `case`; the host's time per request is that of `decoding`."""
+    def table(self, case: Case, decoding: Case, growth: Any = 1.0) -> PassTable:
+        """The table of what was added for `case`, with so many times its tokens; requests are those of `decoding`."""
         n, work = self.n_rows, case.work
+        by_host = case.p.instance_tokens / case.p.dp * growth > CAPTURED_TOKENS
 
         def rows(entries: list[tuple[Any, ...]]) -> Array:
             return np.repeat(np.arange(n), len(entries))
@@ -240,7 +290,7 @@ class _Builder:
             messages=column(sent, 3),
             kind=column(sent, 4),
             layers=self.spread(work.n_layers),
-            prefill_layers=self.spread(0 if case.p.decode else work.n_layers),
+            prompt_layers=self.spread(work.n_prompt_layers * by_host),
             passes=self.spread(work.n_passes),
             sequences=self.spread(decoding.scales["whole"]),
             requests=self.spread(decoding.batch),
@@ -271,7 +321,7 @@ def compile_mixed(prefill: Case, decode: Case, growth: Any, n_rows: int) -> Pass
     made = _Builder(n_rows)
     _add(made, prefill, scale=growth, kernels=None, without=("lm_head", "embedding"))
     _add(made, decode, scale=1.0, kernels=(*APART, "lm_head", "embedding"))
-    return made.table(prefill, decode)
+    return made.table(prefill, decode, growth)
 
 
 def _add(

@@ -105,13 +105,13 @@ class Pooled:
 
 
 def _interpolated(x: Array, grid: Array, values: Array) -> Array:
-    """Piecewise linear values at x (rows, sets), of values (points, rows, sets) on a grid (points, rows)."""
-    found = np.broadcast_to(values[0], x.shape).copy()
-    for k in range(len(grid) - 1):
-        a, b = grid[k][:, None], grid[k + 1][:, None]
-        share = np.clip((x - a) / np.where(b > a, b - a, 1.0), 0.0, 1.0)
-        found += np.where(b > a, share, 0.0) * (values[k + 1] - values[k])
-    return found
+    """Piecewise linear values at x (rows, sets), of values (points, rows, sets) on a rising grid (points, rows)."""
+    row, one = np.arange(x.shape[0])[:, None], np.arange(x.shape[1])
+    piece = np.clip((x >= grid[:, :, None]).sum(axis=0) - 1, 0, len(grid) - 2)
+    a, b = grid[piece, row], grid[piece + 1, row]
+    share = np.clip((x - a) / np.where(b > a, b - a, 1.0), 0.0, 1.0)
+    low, high = values[piece, row, one], values[piece + 1, row, one]
+    return np.asarray(low + share * (high - low))
 
 
 @dataclass(frozen=True)

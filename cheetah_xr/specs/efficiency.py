@@ -45,10 +45,10 @@ class Efficiency(Record):
     Routed experts with four-bit weights (below one byte) may have numbers of their own, else None: ``*_fp4`` where they
     are multiplied in fp4 or fp8, ``*_w4`` where they are converted and multiplied in bf16 or fp16.
     ``launch_*`` is paid for each launch of a kernel of its class, ``tau_layer`` per layer, ``tau_layer_prefill`` also
-    per layer where the pass works on prompts (launched one by one, where decode replays captured graphs),
-    ``tau_global`` per pass, ``tau_batch`` per sequence of the instance and pass (seed 1, appendix), ``tau_sequence``
-    per sequence of one attention rank and pass. ``latency_message`` is paid for each message of a collective: 2(n-1)
-    in a ring all-reduce, n-1 otherwise.
+    per layer of a pass over prompts with more than 512 tokens on an attention rank (its kernels are launched one by
+    one; decode and smaller passes replay captured graphs), ``tau_global`` per pass, ``tau_batch`` per sequence of the
+    instance and pass (seed 1, appendix), ``tau_sequence`` per sequence of one attention rank and pass.
+    ``latency_message`` is paid for each message of a collective: 2(n-1) in a ring all-reduce, n-1 otherwise.
     """
 
     memory_attn_proj: Fraction = 1.0
