@@ -44,6 +44,12 @@ class Report:
     beside: pd.DataFrame | None
 
 
+TABLES = "kernel tables"
+EXPERTS = "their experts"
+"""Columns of large-scale points: predicted over measured with the medians of the priors, and with the fitted sets when
+`compute_routed_experts` alone is that of the kernel tables."""
+
+
 def kernel_tables() -> Efficiency:
     """The set before any fit: the medians of the priors."""
     found = fields_of(np.log([[factor.median for factor in FACTORS]]))
@@ -84,8 +90,13 @@ def gather(
     }
     told("large-scale points")
     large = large_scale.predict(efficiencies)
-    bare = large_scale.predict(dict.fromkeys(efficiencies, kernel_tables()))
-    large = large.assign(**{"kernel tables": bare["ratio"]})
+    bare = kernel_tables()
+    experts = {"compute_routed_experts": bare.compute_routed_experts}
+    others = {
+        TABLES: dict.fromkeys(efficiencies, bare),
+        EXPERTS: {name: efficiency.with_numbers(experts) for name, efficiency in efficiencies.items()},
+    }
+    large = large.assign(**{what: large_scale.predict(sets)["ratio"] for what, sets in others.items()})
     aggregated, pooled = held[held["mode"] == "aggregated"], held[held["mode"] == "disaggregated"]
     h100 = aggregated["gpu"] == "h100-sxm"
     falls = aggregated["reported"].str.contains("falls_with_load")

@@ -120,7 +120,8 @@ def _no(*names: str) -> dict[str, float]:
 
 
 LATENCY = _no(*(f"latency_{name}" for name in COLLECTIVES))
-BARE = _no(*LAUNCHES, "tau_sequence") | LATENCY
+HOST = _no("tau_sequence", "tau_layer_prefill")
+BARE = _no(*LAUNCHES) | HOST | LATENCY
 UNLIMITED, STEP = Serving("apart", limited=False), Serving("none", limited=False)
 
 STEPS = (
@@ -134,9 +135,10 @@ STEPS = (
     Variant("+ every request's prompt is prefilled on the same GPUs", BARE, serving=UNLIMITED, component=True),
     Variant("+ no more requests decode than the cache holds", BARE, serving=Serving("apart"), component=True),
     Variant("+ a maximum per kernel", BARE, serving=Serving("apart")),
-    Variant("+ a time per launch of a kernel", _no("tau_sequence") | LATENCY, serving=Serving("apart")),
-    Variant("+ a latency per collective", _no("tau_sequence"), serving=Serving("apart")),
-    Variant("+ a time per sequence", serving=Serving("apart")),
+    Variant("+ a time per launch of a kernel", HOST | LATENCY, serving=Serving("apart")),
+    Variant("+ a latency per collective", HOST, serving=Serving("apart")),
+    Variant("+ a time per sequence", _no("tau_layer_prefill"), serving=Serving("apart")),
+    Variant("+ the host's time per layer of prompts", serving=Serving("apart")),
     Variant("+ prompts as the engine serves them: mixed passes, or waves (the model)"),
 )
 """From the paper's assumptions to the model, one refinement at a time."""
@@ -145,6 +147,7 @@ WITHOUT = (
     Variant("no time per launch", _no(*LAUNCHES)),
     Variant("no latency of collectives", LATENCY),
     Variant("no time per sequence", _no("tau_sequence")),
+    Variant("no time of the host per layer of prompts", _no("tau_layer_prefill")),
     Variant("no limit by the cache", serving=Serving(limited=False)),
     Variant("prompts in passes of their own everywhere", serving=Serving("apart")),
     Variant("prompts left out", serving=Serving("none")),
