@@ -182,7 +182,7 @@ most 4 nodes in DeepSeek's prefill over nodes. DeepSeek's production counts 56.3
 (`-all`). Where the batch is not stated the cache is full. `bound` is the largest part of the time and
 `communication` the share that nothing hides. `kernel tables` is the ratio with the medians of the priors, before any
 fit; `their experts` that with the fitted set and only the experts' share of compute from kernel tables: these points
-multiply experts with grouped kernels (DeepGEMM), most fitted rows of SGLang with fused ones, which reach 0.13 to 0.25 of
-the fp8 peak in the tables."""
+multiply experts with grouped kernels (DeepGEMM), most fitted rows of SGLang with fused ones, which reach 0.13 to 0.25
+of the fp8 peak in the tables."""
 
 ABOUT_BESIDE = """Held-out rows that both answer, time per token; [peers](peers.md) says how it is asked."""
