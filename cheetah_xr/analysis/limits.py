@@ -36,19 +36,29 @@ class Limits:
     step_time: Array | None = None
     places: Array = field(default_factory=lambda: np.zeros(1, np.intp))
 
+    def at(self, place: tuple[slice, ...]) -> Array:
+        """Times of a tile."""
+        assert self.step_time is not None
+        return np.asarray(
+            self.step_time[tuple(s if n > 1 else slice(None) for s, n in zip(place, self.step_time.shape, strict=True))]
+        )
+
     def from_easy_to_hard(self) -> Limits:
         """The same in the order in which the values become harder to reach."""
         ascending = self.compare is np.greater_equal
         by = np.argsort(self.values if ascending else -self.values, kind="stable")  # NaN comes last
         return replace(self, values=self.values[by], places=np.argsort(by))
 
-    def reached(self, values: Array) -> tuple[int, int]:
-        """How many of the limits, the easiest first, every one of some values reaches, and how many at least one."""
-        if self.compare is np.greater_equal:
-            least, most = np.minimum.reduce(values, axis=None), np.fmax.reduce(values, axis=None)
-        else:
-            least, most = np.maximum.reduce(values, axis=None), np.fmin.reduce(values, axis=None)
-        everywhere, somewhere = (int(np.count_nonzero(self.compare(end, self.values))) for end in (least, most))
+    def reached(self, values: Array, *, nan_never_counts: bool) -> tuple[int, int]:
+        """How many of the limits, the easiest first, every one of some values reaches, and how many at least one.
+
+        A NaN reaches none, unless it does not matter what it reaches.
+        """
+        upwards = self.compare is np.greater_equal
+        strict, lenient = (np.minimum, np.fmin) if upwards else (np.maximum, np.fmax)
+        worst = (lenient if nan_never_counts else strict).reduce(values, axis=None)
+        best = (np.fmax if upwards else np.fmin).reduce(values, axis=None)
+        everywhere, somewhere = (int(np.count_nonzero(self.compare(end, self.values))) for end in (worst, best))
         return everywhere, somewhere
 
     def missed(self, number: int, values: Array) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Any
@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..expressions import Program, Value, apply, later
+from ..expressions import Program, Value, aligned, apply, later, quick_loops
 from .choice import Choice, Numbers
 from .conditions import OPERATORS, Condition
+from .derive import DERIVED
 from .limits import Limits, limits_of
 
 Array = NDArray[Any]
@@ -35,20 +36,19 @@ def choose(
     A condition whose number is a coordinate is a target: every value of it has an answer of its own.
     """
     used = {dim for name in (metric, *(name for c in conditions for name in c.names)) for dim in numbers.dims(name)}
-    target = next((c for c in conditions if isinstance(c.number, str)), None)
-    axis = None if target is None else str(target.number)
+    axis = next((c.number for c in conditions if isinstance(c.number, str)), None)
     order = numbers.order
     lengths = [numbers.sizes[dim] if dim in used and dim != axis else 1 for dim in order]
-    goal = _goal(numbers, metric, conditions, target, minimize=minimize)
-    search = _Search(tuple(lengths), _strides(numbers, over), goal.limits.values.size)
-    for place in search.tiles():
-        goal.look(search, place)
-    best, first = search.best[goal.limits.places], search.first[goal.limits.places]
-    if axis is None:
-        best, first = best[0], first[0]
-    else:
-        at = order.index(axis)
-        best, first = (np.moveaxis(a.squeeze(at + 1), 0, at) for a in (best, first))
+    goal = _goal(numbers, metric, conditions, minimize=minimize)
+    search = _Search(tuple(lengths), _strides(numbers, over), goal.n_limits)
+    places = search.tiles()
+    with quick_loops(places[0][-1].stop if order else 1):
+        for place in places:
+            goal.look(search, place)
+    best, first = search.best[0], search.first[0]
+    if axis is not None and goal.limits is not None:
+        at, given = order.index(axis), goal.limits.places
+        best, first = (np.moveaxis(a[given].squeeze(at + 1), 0, at) for a in (search.best, search.first))
     sizes = [numbers.sizes[dim] for dim in over]
     # Flat, because NumPy 2.4.6 gets arrays of more than 8192 elements wrong whose last axis is of length 1.
     indices = np.unravel_index(np.minimum(first, math.prod(sizes) - 1).reshape(-1), sizes)
@@ -64,38 +64,45 @@ def _strides(numbers: Numbers, over: Sequence[str]) -> list[int]:
 
 @dataclass(frozen=True)
 class _Goal:
-    """What is to be as large as possible, NaN where a condition fails, and what targets are compared with."""
+    """What is to be as large as possible, NaN where a condition fails, and the limits of one more condition."""
 
     program: Program
-    limits: Limits
+    limits: Limits | None
     buffers: Mapping[str, Array]
-    masked: Array
+    nan_never_counts: bool
+
+    @property
+    def n_limits(self) -> int:
+        """Answers that are asked for."""
+        return 1 if self.limits is None else self.limits.values.size
 
     def look(self, search: _Search, place: Place) -> None:
-        """Compute a tile, and search it for every target that it may change."""
+        """Search a tile for every limit that some point of it reaches."""
         shape = [s.stop - s.start for s in place]
-        size = math.prod(shape)
-        tile = {name: buffer[:size].reshape(shape) for name, buffer in self.buffers.items()}
-        self.program.run(place, tile)
-        score = tile["score"]
-        if "value" not in tile:
-            search.see(slice(0, 1), score, place)
+        tile = {name: buffer[: math.prod(shape)].reshape(shape) for name, buffer in self.buffers.items()}
+        score, masked = tile["score"], tile.pop("masked")
+        limits, everywhere, somewhere = self.limits, 1, 1
+        if limits is not None and limits.step_time is not None:
+            values = limits.at(place)
+            everywhere, somewhere = limits.reached(values, nan_never_counts=self.nan_never_counts)
+        if not somewhere:
             return
-        everywhere, somewhere = self.limits.reached(tile["value"])
+        self.program.run(place, tile)
+        if limits is not None and limits.step_time is None:
+            values = tile["value"]
+            everywhere, somewhere = limits.reached(values, nan_never_counts=False)
         if everywhere:
             search.see(slice(0, everywhere), score, place)
-        masked = self.masked[:size].reshape(shape)
         bits = masked.view(np.int64)
         for number in range(everywhere, somewhere):
-            np.copyto(bits, self.limits.missed(number, tile["value"]))
+            assert limits is not None
+            np.copyto(bits, limits.missed(number, values))
             np.bitwise_or(bits, score.view(np.int64), out=bits)
             search.see(slice(number, number + 1), masked, place)
 
 
-def _goal(
-    numbers: Numbers, metric: str, conditions: Sequence[Condition], target: Condition | None, *, minimize: bool
-) -> _Goal:
-    """The expressions of a choice."""
+def _goal(numbers: Numbers, metric: str, conditions: Sequence[Condition], *, minimize: bool) -> _Goal:
+    """The expressions of a choice, and the condition that is looked at first: the target, or one on the time."""
     known: dict[Any, Value] = {}
 
     def wide(name: str, array: Array) -> Value:
@@ -104,29 +111,33 @@ def _goal(
         return known.setdefault((name, array.shape), later(array, np.float64))
 
     score = numbers.value(metric, wide)
-    score = apply(np.negative, score) if minimize else score
-    holds: list[Value] = []
-    for c in conditions:
-        if c is target:
-            continue
-        found = limits_of(numbers, c)
-        if found is not None:
-            holds.append(apply(found.compare, found.step_time, found.values.reshape(())))
-            continue
-        value = numbers.value(c.name, wide)
-        holds.append(OPERATORS[c.op](value, c.number))
-        if c.op == "!=":  # NaN never holds
-            holds.append(apply(np.equal, value, value))
+    outputs = {"score": apply(np.negative, score) if minimize else score}
+    in_time = [limits_of(numbers, c) for c in conditions]
+    targets = [i for i, c in enumerate(conditions) if isinstance(c.number, str)]
+    at = next(iter([*targets, *(i for i, found in enumerate(in_time) if found is not None)]), None)
+    holds = [_holds(numbers, c, wide) for i, c in enumerate(conditions) if i != at]
     if holds:
         missed = apply(_missed, reduce(partial(apply, np.logical_and), holds), dtype=np.int64)
-        score = apply(_nan_too, score, missed, dtype=np.float64)
-    outputs, limits = {"score": score}, Limits(np.greater_equal, np.full(1, -np.inf))
-    if target is not None:
-        limits = limits_of(numbers, target) or Limits(np.greater_equal, numbers.arrays[str(target.number)][1])
-        outputs["value"] = numbers.value(target.name, wide) if limits.step_time is None else limits.step_time
+        outputs["score"] = apply(_nan_too, outputs["score"], missed, dtype=np.float64)
+    limits = None
+    if at is not None:
+        target, limits = conditions[at], in_time[at]
+        if limits is None:
+            limits = Limits(np.greater_equal, np.asarray(numbers.arrays[str(target.number)][1]))
+            outputs["value"] = numbers.value(target.name, wide)
         limits = limits.from_easy_to_hard()
-    buffers = {name: np.empty(TILE_POINTS, value.dtype) for name, value in outputs.items()}
-    return _Goal(Program(outputs, {}), limits, buffers, np.empty(TILE_POINTS if target else 0))
+    buffers = {
+        name: aligned(TILE_POINTS, value.dtype) for name, value in (outputs | {"masked": outputs["score"]}).items()
+    }
+    reads_time = metric not in numbers.arrays and "step_time" in DERIVED[metric].needs
+    return _Goal(Program(outputs, {}), limits, buffers, reads_time)
+
+
+def _holds(numbers: Numbers, c: Condition, wide: Callable[[str, Array], Value]) -> Value:
+    """Where a condition holds: NaN never does."""
+    value = numbers.value(c.name, wide)
+    found: Value = OPERATORS[c.op](value, c.number)
+    return apply(np.logical_and, found, apply(np.equal, value, value)) if c.op == "!=" else found
 
 
 def _missed(holds: Array, out: Array) -> None:
@@ -157,9 +168,9 @@ class _Search:
         self.best = np.full((self.n_targets, *rest), -np.inf)
         self.first = np.full((self.n_targets, *rest), self.nowhere)
         self._shapes: dict[tuple[int, ...], tuple[Array, Array]] = {}
-        self._mask = np.empty(TILE_POINTS, np.bool_)
+        self._mask = aligned(TILE_POINTS, np.bool_)
 
-    def tiles(self) -> Iterator[Place]:
+    def tiles(self) -> list[Place]:
         """Places that cover everything: runs along the innermost axis, and all there is room for of the search."""
         n = len(self.lengths)
         steps = [1] * n
@@ -176,7 +187,7 @@ class _Search:
             [slice(i, min(i + step, length)) for i in range(0, length, step)]
             for step, length in zip(steps, self.lengths, strict=True)
         ]
-        yield from itertools.product(*ranges)
+        return list(itertools.product(*ranges))
 
     def see(self, targets: slice, score: Array, place: Place) -> None:
         """Take a tile into account for targets that all of it may serve; NaN serves none."""
