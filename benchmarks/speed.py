@@ -39,8 +39,8 @@ OUTPUTS = ["step_time", "bottleneck", "status"]
 FREE = {"on_infeasible": "ignore"}
 ROUNDS = 3
 GRID = {"batch": list(range(1, 5001)), "seq_len": list(range(20, 100_001, 20))}
-USER = {"gpu.hbm_bandwidth": {"min": 1e12, "max": 1e13, "num": 1250, "scale": "log"}}
-USER |= {"gpu.peak_bf16": {"min": 1e14, "max": 1e16, "num": 1250, "scale": "log"}}
+USER = {"gpu.hbm_bandwidth": {"min": 1e12, "max": 1e13, "num": 1250, "spacing": "log"}}
+USER |= {"gpu.peak_bf16": {"min": 1e14, "max": 1e16, "num": 1250, "spacing": "log"}}
 DENSE = {"model": "llama-3.1-70b", "gpu": "h100-sxm", "tp": 8, "efficiency": "ideal", "options": FREE, **GRID}
 SPREAD = DENSE | {"precision": "fp8", "tp": 1, "dp": 64, "ep": 64}
 
