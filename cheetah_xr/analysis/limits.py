@@ -57,9 +57,11 @@ class Limits:
         upwards = self.compare is np.greater_equal
         strict, lenient = (np.minimum, np.fmin) if upwards else (np.maximum, np.fmax)
         worst = (lenient if nan_never_counts else strict).reduce(values, axis=None)
+        everywhere = int(np.count_nonzero(self.compare(worst, self.values)))
+        if everywhere == self.values.size:
+            return everywhere, everywhere
         best = (np.fmax if upwards else np.fmin).reduce(values, axis=None)
-        everywhere, somewhere = (int(np.count_nonzero(self.compare(end, self.values))) for end in (worst, best))
-        return everywhere, somewhere
+        return everywhere, int(np.count_nonzero(self.compare(best, self.values)))
 
     def missed(self, number: int, values: Array) -> Array:
         """-1 where values do not reach a limit, else 0, as int8."""
