@@ -21,8 +21,8 @@ $(READY): pyproject.toml constraints.txt
 sweep: $(READY)  ## Run every sweep in sweeps/ into outputs/ and show what each answered (ARGS=--overwrite starts anew)
 	$(BIN)/cheetah-xr sweep $(ARGS) sweeps/*.yaml
 
-billion: $(READY)  ## Run the sweep of a billion points (ARGS=--processes)
-	$(BIN)/cheetah-xr sweep $(ARGS) sweeps/large/billion.yaml
+billion: $(READY)  ## Run the sweep of a billion points in processes (ARGS="--workers 4")
+	$(BIN)/cheetah-xr sweep --processes $(ARGS) sweeps/large/billion.yaml
 
 figures: $(READY)  ## Make every figure and table into outputs/figures/ (open index.html; ARGS="--model qwen3-32b" redraws)
 	$(BIN)/cheetah-xr figures $(ARGS)

@@ -1,7 +1,8 @@
 """Peak memory and time of the billion-point sweep beside smaller ones: ``python benchmarks/memory.py [POINTS ...]``.
 
 Smaller sweeps have fewer accelerators, models and lengths, and blocks of the same size. Every size runs in a process of
-its own on two threads; the peak is that of all processes there are.
+its own on two threads; the peak is that of all processes there are. CPU time beside wall time tells a busy machine from
+a slow program.
 """
 
 import subprocess
@@ -25,12 +26,13 @@ if pairs == 1:
     fewer["seq_len"] = {**sweep.seq_len, "num": max(1, round(sweep.seq_len["num"] * points / each)), "include": []}
 sweep = sweep.model_copy(update=fewer)
 job = run.make_job(sweep, folder + "/memory.zarr")
-start = time.perf_counter()
+start, used = time.perf_counter(), time.process_time()
 run.run_job(job, progress=False, how=run.Workers(number=2))
-seconds = time.perf_counter() - start
+seconds, used = time.perf_counter() - start, time.process_time() - used
 peak = sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1e6
 n, blocks = job.grid.n_points, len(job.blocks)
-print(f"{n:>13,} points  {blocks:>4} blocks  {peak:.2f} GB peak  {seconds:.1f} s  {seconds / n * 1e9:.1f} ns/point")
+print(f"{n:>13,} points  {blocks:>4} blocks  {peak:.2f} GB peak  {seconds:.1f} s  {seconds / n * 1e9:.1f} ns/point  "
+      f"{used:.1f} s CPU  {used / n * 1e9:.1f} ns/point")
 """
 
 

@@ -28,6 +28,7 @@ from rich.table import Table
 
 import cheetah_xr as cx
 from cheetah_xr import run
+from cheetah_xr.blocks import REDUCED_POINTS
 from cheetah_xr.engine import prepare
 from cheetah_xr.recipe import make_recipe
 
@@ -38,8 +39,8 @@ OUTPUTS = ["step_time", "bottleneck", "status"]
 FREE = {"on_infeasible": "ignore"}
 ROUNDS = 3
 GRID = {"batch": list(range(1, 5001)), "seq_len": list(range(20, 100_001, 20))}
-USER = {"gpu.hbm_bandwidth": {"min": 1e12, "max": 1e13, "num": 1250, "scale": "log"}}
-USER |= {"gpu.peak_bf16": {"min": 1e14, "max": 1e16, "num": 1250, "scale": "log"}}
+USER = {"gpu.hbm_bandwidth": {"min": 1e12, "max": 1e13, "num": 1250, "spacing": "log"}}
+USER |= {"gpu.peak_bf16": {"min": 1e14, "max": 1e16, "num": 1250, "spacing": "log"}}
 DENSE = {"model": "llama-3.1-70b", "gpu": "h100-sxm", "tp": 8, "efficiency": "ideal", "options": FREE, **GRID}
 SPREAD = DENSE | {"precision": "fp8", "tp": 1, "dp": 64, "ep": 64}
 
@@ -156,21 +157,21 @@ job = run.make_job(cx.Sweep(
     batch=list(range(1, 501)), seq_len={"min": 1, "max": 131072, "num": lengths},
     best={"maximize": "throughput_per_gpu", "over": ["precision", "tp", "batch"], "where": "tps_per_user >= 20"},
 ), store)
-start = time.perf_counter()
+start, used = time.perf_counter(), time.process_time()
 run.run_job(job, progress=False, how=run.Workers(number=workers))
-seconds = time.perf_counter() - start
+seconds, used = time.perf_counter() - start, time.process_time() - used
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 n = job.grid.n_points
 print(json.dumps({"points": n, "workers": workers, "blocks": len(job.blocks), "seconds": seconds,
-                  "ns_per_point": seconds / n * 1e9, "peak_gb": peak}))
+                  "ns_per_point": seconds / n * 1e9, "cpu_ns_per_point": used / n * 1e9, "peak_gb": peak}))
 """
 
 
 def scaling(*, billion: bool) -> list[dict[str, float]]:
     """A reduced sweep: points, then workers and blocks of 10 million points."""
-    block = 2_097_152
+    block = REDUCED_POINTS
     wanted = [(points, 2, block) for points in (1e6, 1e7, 1e8, *([1e9] if billion else []))]
-    wanted += [(1e7, 1, block), *((1e7, 2, size) for size in (131_072, 524_288, 8_388_608))]
+    wanted += [(1e7, 1, block), *((1e7, 2, size) for size in (131_072, 1_048_576, 16_777_216))]
     rows = []
     for points, workers, size in wanted:
         with tempfile.TemporaryDirectory() as folder:
@@ -181,9 +182,10 @@ def scaling(*, billion: bool) -> list[dict[str, float]]:
 
 
 def table_of_cases(rows: dict[str, dict[str, float]], scalar: float) -> Table:
-    """Cases with their ratios to the floors and budgets: in memory, 1.5 times that reduced, 2.5 of the files stored."""
+    """Cases with their ratios to the floors of the same run, and the budgets in memory and reduced (1.5 times that)."""
     table = Table(title=f"ns/point on one core: {', '.join(OUTPUTS)}; CPU time in brackets")
-    for column in ("case", "in memory", "x copyto", "budget", "reduced", "budget", "stored", "x (files + compute)"):
+    memory, reduced = ("in memory", "x copyto", "budget"), ("reduced", "x in memory", "budget")
+    for column in ("case", *memory, *reduced, "stored", "x (files + compute)"):
         table.add_column(column, justify="left" if column == "case" else "right")
     table.add_column("scalar oracle / in memory", justify="right")
     for name, row in rows.items():
@@ -192,9 +194,12 @@ def table_of_cases(rows: dict[str, dict[str, float]], scalar: float) -> Table:
             name,
             *(f"{row['memory']:.2f} ({row['memory_cpu']:.2f})", f"{row['memory'] / row['copyto']:.1f}"),
             f"{budget:g}" if budget else "",
-            f"{row['reduced']:.2f} ({row['reduced_cpu']:.2f})",
+            *(f"{row['reduced']:.2f} ({row['reduced_cpu']:.2f})", f"{row['reduced'] / row['memory']:.2f}"),
             f"{1.5 * budget:g}" if budget else "",
-            *(f"{row['stored']:.2f}", f"{row['stored'] / (row['files'] + row['memory']):.2f}"),
+            *(
+                f"{row['stored']:.2f} ({row['stored_cpu']:.2f})",
+                f"{row['stored'] / (row['files'] + row['memory']):.2f}",
+            ),
             f"{scalar * 1e9 / row['memory']:,.0f} x",
         )
     return table
@@ -213,7 +218,7 @@ def main() -> None:
     console.print(table_of_cases(rows, scalar), f"scalar oracle: {scalar * 1e6:.1f} us/point", highlight=False)
     scaled = [] if chosen.case else scaling(billion=chosen.billion)
     table = Table(title="a reduced sweep: points, workers, blocks")
-    for column in ("points", "workers", "blocks", "seconds", "ns_per_point", "peak_gb"):
+    for column in ("points", "workers", "blocks", "seconds", "ns_per_point", "cpu_ns_per_point", "peak_gb"):
         table.add_column(column, justify="right")
     for row in scaled:
         table.add_row(*(f"{v:,}" if isinstance(v, int) else f"{v:.2f}" for v in row.values()))

@@ -13,6 +13,9 @@ from .specs import SpecError
 BLOCK_POINTS = 2_097_152
 """Points of a block: enough to hide the cost of a task and a chunk, few enough for several in memory at once."""
 
+REDUCED_POINTS = 4_194_304
+"""The same where a block is reduced: its chunks are small, and longer axes in it make quicker loops."""
+
 MOST_BLOCKS = 1_000_000
 """Blocks of a sweep: each is a task, a marker and a file of every variable."""
 
@@ -50,14 +53,18 @@ class Blocks:
             yield Block(number, at, selection)
 
 
-def cut(grid: Grid, points: int = BLOCK_POINTS, whole: Sequence[str] = ()) -> Blocks:
+def cut(grid: Grid, points: int | None = None, whole: Sequence[str] = ()) -> Blocks:
     """Cut a grid into blocks of at most `points` points, whole along the dims of `whole`, then along the longest.
+
+    Without `points` they are as large as is good.
 
     Raises
     ------
     SpecError
         When the dims that must be whole hold more than eight times as many points, or blocks are too many.
     """
+    if points is None:
+        points = REDUCED_POINTS if whole else BLOCK_POINTS
     steps = {dim: grid.sizes[dim] for dim in whole}
     held = math.prod(steps.values())
     if held > 8 * points:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from . import dims as d
 from ._version import MODEL_VERSION, __version__
 from .axes import Axes
-from .expressions import Later, Program, Value, apply, equal, larger, nan_where, times
+from .expressions import Later, Program, Value, aligned, apply, equal, larger, nan_where, quick_loops, times
 from .grid import Grid, build
 from .specs import Options, SpecError
 from .status import BOTTLENECKS, CODES, MEMORY, NONE, Condition, lowest
@@ -83,14 +83,15 @@ class Engine:
         targets = {name: self._target(name, block) for name in self.names}
         loops, memory = (*self.grid.models.dims, *self.grid.phases.dims), dict[Any, Array]()
         for part in pieces(block, self.grid.order, CASE_POINTS, loops):
-            with np.errstate(all="ignore"):
+            last = part[self.grid.order[-1]] if self.grid.order else slice(0, 1)
+            with quick_loops(last.stop - last.start):
                 self._fill(targets, block, part, memory)
         return {name: self._in_order(name, target.values) for name, target in targets.items()}
 
     def _target(self, name: str, block: Selection) -> Target:
         kept = self.dims_of(name)
         shape = [block[dim].stop - block[dim].start if dim in kept else 1 for dim in self.grid.order]
-        return Target(np.empty(shape, self.dtype_of(name)))
+        return Target(aligned(math.prod(shape), self.dtype_of(name)).reshape(shape))
 
     def _in_order(self, name: str, values: Array) -> Array:
         """Dims in canonical order, without those the variable does not have."""

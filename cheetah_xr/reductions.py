@@ -8,9 +8,10 @@ import xarray as xr
 from pydantic import Field, model_validator
 
 from .analysis.best import best
-from .analysis.choice import Choice, Numbers, choose
+from .analysis.choice import Choice, Numbers
 from .analysis.conditions import Condition, parse_all
 from .analysis.histogram import histogram
+from .analysis.search import choose
 from .specs import Frozen
 
 Dims = Annotated[list[str], Field(min_length=1, description="a list of axes")]

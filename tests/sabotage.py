@@ -1,5 +1,6 @@
 """A sweep to be disturbed, and what must hold afterwards: the same bits as the undisturbed run."""
 
+import signal
 import subprocess
 import sys
 import textwrap
@@ -46,19 +47,31 @@ def contents(folder):
 
 def python(script, *args):
     """Start a script in a process of its own."""
-    command = [sys.executable, "-c", textwrap.dedent(script), *map(str, args)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return started([sys.executable, "-c", textwrap.dedent(script), *map(str, args)])
 
 
 def command(*args):
     """Start ``cheetah-xr ARGS`` in a process of its own."""
-    line = [sys.executable, "-m", "cheetah_xr", *map(str, args)]
-    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return started([sys.executable, "-m", "cheetah_xr", *map(str, args)])
+
+
+def started(line):
+    """A process that Ctrl-C interrupts, also where a shell started the tests in the background and ignores it there."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def ended(process, seconds=120):
-    """Exit code and standard error of a process once it has ended."""
-    _, err = process.communicate(timeout=seconds)
+    """Exit code and standard error of a process once it has ended; one that does not end is ended."""
+    try:
+        _, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise
     return process.returncode, err
 
 
@@ -67,7 +80,11 @@ def wait_for(condition, what, running=None, seconds=120):
     deadline = time.monotonic() + seconds
     while not condition():
         assert running is None or running.poll() is None, f"ended before {what}: {running.communicate()}"
-        assert time.monotonic() < deadline, f"{what}: not in {seconds} s"
+        if time.monotonic() > deadline:
+            if running is not None:
+                running.kill()
+                running.communicate()
+            raise AssertionError(f"{what}: not in {seconds} s")
         time.sleep(0.02)
 
 

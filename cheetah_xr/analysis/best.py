@@ -9,9 +9,10 @@ import xarray as xr
 
 from ..dims import LEADING, PHASE, TRAILING, canonical
 from ..specs import SpecError
-from .choice import Numbers, choose
+from .choice import Numbers
 from .conditions import Condition, number, parse_all
 from .derive import DERIVED, FOLLOWING, derive
+from .search import choose
 
 
 def with_derived(ds: xr.Dataset, names: Sequence[str]) -> xr.Dataset:

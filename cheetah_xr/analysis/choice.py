@@ -1,20 +1,16 @@
-"""Choosing along axes, on plain arrays and tile by tile: what :func:`best` does to a dataset and a sweep to a block."""
+"""What is chosen from and what was chosen, on plain arrays: of a dataset in :func:`best`, of a block in a sweep."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..dims import PHASE
-from ..engine import TILE_POINTS, pieces
-from ..expressions import Program, Value, apply, later, nan_where
-from .conditions import OPERATORS, Condition
+from ..expressions import Value, nan_where
 from .derive import DERIVED
 
 Array = NDArray[Any]
@@ -103,71 +99,3 @@ class Choice:
             along = np.arange(n).reshape([n if i == axis else 1 for i in range(len(order))])
             index.append(self.at[dim] if dim in self.at and n > 1 else along)
         return array[tuple(index)]
-
-
-def choose(
-    numbers: Numbers, metric: str, over: Sequence[str], conditions: Sequence[Condition], *, minimize: bool
-) -> Choice:
-    """Find the best point along `over`, on all dims that metric and conditions have; the first of equal ones."""
-    used = {dim for name in (metric, *(name for c in conditions for name in c.names)) for dim in numbers.dims(name)}
-    order, sizes = numbers.order, numbers.sizes
-    program = _score(numbers, metric, conditions, minimize=minimize)
-    axes = tuple(i for i, dim in enumerate(order) if dim in over)
-    n, rank = _ranks(numbers, over)
-    rest = [sizes[dim] if dim in used and dim not in over else 1 for dim in order]
-    best, first = np.full(rest, -np.inf), np.zeros(rest, dtype=rank.dtype)
-    block = {dim: slice(0, sizes[dim] if dim in used else 1) for dim in order}
-    memory = np.empty(TILE_POINTS // 2), np.empty(TILE_POINTS // 2, dtype=np.bool_)
-    for piece in pieces(block, order, TILE_POINTS // 2, ()):
-        place = tuple(piece[dim] for dim in order)
-        shape = [s.stop - s.start for s in place]
-        score, fails = (m[: math.prod(shape)].reshape(shape) for m in memory)
-        program.run(place, {"score": score, "fails": fails})
-        if fails.all():
-            continue
-        np.copyto(score, np.nan, where=fails)
-        here = np.fmax.reduce(score, axis=axes, keepdims=True, initial=-np.inf)
-        kept = tuple(slice(None) if i in axes else s for i, s in enumerate(place))
-        if not (here >= best[kept]).any():
-            continue
-        ranks = rank[tuple(s if i in axes and order[i] in used else slice(None) for i, s in enumerate(place))]
-        there = np.multiply(np.equal(score, here, out=fails), ranks).max(axis=axes, keepdims=True)
-        better = (here > best[kept]) | ((here == best[kept]) & (there > first[kept]))
-        np.copyto(best[kept], here, where=better)
-        np.copyto(first[kept], there, where=better)
-    # Flat, because NumPy 2.4.6 gets arrays of more than 8192 elements wrong whose last axis is of length 1.
-    indices = np.unravel_index((n - np.maximum(first, 1)).reshape(-1), [sizes[dim] for dim in over])
-    at = {dim: index.reshape(rest) for dim, index in zip(over, indices, strict=True)}
-    return Choice(numbers, frozenset(used - set(over)), at, np.isfinite(best) & (first > 0))
-
-
-def _ranks(numbers: Numbers, over: Sequence[str]) -> tuple[int, Array]:
-    """Points along `over`, and of each how many follow, itself included: the largest of equal ones is the first."""
-    shape = [numbers.sizes[dim] for dim in over]
-    n = math.prod(shape)
-    ranks = np.arange(n, 0, -1, dtype=np.int32 if n < 2**31 else np.int64).reshape(shape)
-    present = [dim for dim in numbers.order if dim in over]
-    moved = ranks.transpose([list(over).index(dim) for dim in present])
-    return n, moved.reshape([numbers.sizes[dim] if dim in over else 1 for dim in numbers.order])
-
-
-def _score(numbers: Numbers, metric: str, conditions: Sequence[Condition], *, minimize: bool) -> Program:
-    """What is to be as large as possible, and where some condition fails: NaN never holds."""
-    known: dict[Any, Value] = {}
-
-    def wide(name: str, array: Array) -> Value:
-        if array.dtype.kind not in "iuf":
-            return array
-        key = name, array.shape
-        return known.setdefault(key, later(array, np.float64))
-
-    score = numbers.value(metric, wide)
-    fails: list[Value] = []
-    for c in conditions:
-        value = numbers.value(c.name, wide)
-        limit = numbers.value(c.number, wide) if isinstance(c.number, str) else c.number
-        fails.append(apply(np.logical_not, OPERATORS[c.op](value, limit)))
-        if c.op == "!=":
-            fails.append(apply(np.isnan, value))
-    failed = reduce(partial(apply, np.logical_or), fails) if fails else np.bool_(False)
-    return Program({"score": apply(np.negative, score) if minimize else score, "fails": failed}, {})
