@@ -215,8 +215,8 @@ def pass_seconds(case: Case) -> PassSeconds:
     launched = sum(launch_seconds(layer, efficiency, times) for layer, times in priced(case.work, options))
     overhead = (
         per_pass,
-        prompt_seconds(case),
         launched,
+        prompt_seconds(case),
         efficiency.tau_batch * case.batch,
         efficiency.tau_sequence * case.scales["whole"],
     )

@@ -155,8 +155,8 @@ class Bowl:
 
     def log_probability(self, points):
         points = np.atleast_2d(points)
-        median = np.log([factor.median for factor in FACTORS] + [0.08])
-        most = np.log([factor.most for factor in FACTORS] + [np.inf])
+        median = np.log([factor.median for factor in FACTORS] + [0.08] * len(SCALES))
+        most = np.log([factor.most for factor in FACTORS] + [np.inf] * len(SCALES))
         found = -0.5 * np.sum(((points - median) / 0.05) ** 2, axis=1)
         return np.where(np.all(points <= most, axis=1), found, -np.inf)
 
@@ -164,7 +164,7 @@ class Bowl:
 @pytest.fixture(scope="module")
 def chains():
     start = np.log([factor.median for factor in FACTORS])
-    return sample(Bowl(), start, walkers=32, steps=40, seed=1)
+    return sample(Bowl(), start, walkers=34, steps=40, seed=1)
 
 
 def test_chains_are_loaded_from_their_file(chains, tmp_path):

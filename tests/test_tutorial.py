@@ -43,7 +43,7 @@ def test_its_results_are_sane(tutorial):
     names, _ = tutorial
     ds, front, cheapest = names["ds"], names["front"], names["cheapest"]
     assert ds.step_time.notnull().any()
-    assert set(np.unique(names["words"].values)) >= {"weights", "kv", "overhead", "does_not_fit"}
+    assert set(np.unique(names["words"].values)) >= {"weights", "kv", "compute", "does_not_fit"}
     for gpu in names["grid"].gpu.values:
         line = front.isel(point=np.flatnonzero(front.gpu.values == gpu))
         assert (np.diff(line.tps_per_user) > 0).all()

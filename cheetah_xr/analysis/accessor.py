@@ -22,7 +22,7 @@ class Cheetah:
     >>> import cheetah_xr as cx
     >>> ds = cx.evaluate("llama-3.1-8b", "h100-sxm", batch=[1, 64], seq_len=2048)
     >>> [round(float(t), 4) for t in ds.cheetah.derive("tpot").tpot]
-    [0.0073, 0.0169]
+    [0.0074, 0.0148]
     """
 
     def __init__(self, ds: xr.Dataset) -> None:

@@ -78,7 +78,7 @@ def serve(
     >>> import cheetah_xr as cx
     >>> ds = cx.serve("llama-3.1-70b", "h100-sxm", "fp8", tp=4, concurrency=[1, 64], isl=8192, osl=1024)
     >>> [round(float(t) * 1e3, 1) for t in ds.tpot]
-    [12.2, 67.8]
+    [12.3, 64.6]
     """
     one_of("prefill", prefill, ("mixed", "separate"))
     one_of("lengths", lengths, ("random", "fixed"))

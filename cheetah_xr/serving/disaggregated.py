@@ -86,7 +86,7 @@ def serve_disaggregated(
     ...     prefill_workers=[1, 4, 16],
     ... )
     >>> ds.limit.values.tolist(), [round(float(t) * 1e3, 1) for t in ds.tpot]
-    ([2, 2, 0], [13.2, 20.6, 33.2])
+    ([2, 2, 0], [13.2, 18.8, 29.8])
     """
     layout = {
         "prefill_workers": prefill_workers, "prefill_tp": prefill_tp, "prefill_dp": prefill_dp,

@@ -89,14 +89,7 @@ def gather(
         for name, group in (("steps", STEPS), ("without", WITHOUT), ("choices", CHOICES))
     }
     told("large-scale points")
-    large = large_scale.predict(efficiencies)
-    bare = kernel_tables()
-    experts = {"compute_routed_experts": bare.compute_routed_experts}
-    others = {
-        TABLES: dict.fromkeys(efficiencies, bare),
-        EXPERTS: {name: efficiency.with_numbers(experts) for name, efficiency in efficiencies.items()},
-    }
-    large = large.assign(**{what: large_scale.predict(sets)["ratio"] for what, sets in others.items()})
+    large = _large(efficiencies)
     aggregated, pooled = held[held["mode"] == "aggregated"], held[held["mode"] == "disaggregated"]
     h100 = aggregated["gpu"] == "h100-sxm"
     falls = aggregated["reported"].str.contains("falls_with_load")
@@ -131,6 +124,17 @@ def gather(
         large,
         None if other is None else sections.beside(held, other, "aiconfigurator"),
     )
+
+
+def _large(efficiencies: Mapping[str, Efficiency]) -> pd.DataFrame:
+    bare = kernel_tables()
+    experts = {"compute_routed_experts": bare.compute_routed_experts}
+    others = {
+        TABLES: dict.fromkeys(efficiencies, bare),
+        EXPERTS: {name: efficiency.with_numbers(experts) for name, efficiency in efficiencies.items()},
+    }
+    ratios = {what: large_scale.predict(sets)["ratio"] for what, sets in others.items()}
+    return large_scale.predict(efficiencies).assign(**ratios)
 
 
 def _left_out(problems: refits.Cases, held: pd.DataFrame, column: str) -> pd.DataFrame:
