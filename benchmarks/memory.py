@@ -5,6 +5,7 @@ its own on two threads; the peak is that of all processes there are. CPU time be
 a slow program.
 """
 
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -38,9 +39,11 @@ print(f"{n:>13,} points  {blocks:>4} blocks  {peak:.2f} GB peak  {seconds:.1f} s
 
 def main() -> None:
     """Run every size."""
-    for points in sys.argv[1:] or ["1e7", "1e8", "1e9"]:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("points", nargs="*", type=float, default=[1e7, 1e8, 1e9], help="default 1e7 1e8 1e9")
+    for points in parser.parse_args().points:
         with tempfile.TemporaryDirectory() as folder:
-            subprocess.run([sys.executable, "-c", RUN, points, SWEEP, folder], check=True)
+            subprocess.run([sys.executable, "-c", RUN, str(points), SWEEP, folder], check=True)
 
 
 if __name__ == "__main__":
