@@ -1,4 +1,4 @@
-"""Fixtures of several test files: write a file, run the command line."""
+"""Fixtures of several test files: write a file, run the command line, count blocks."""
 
 import json
 import logging
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from cheetah_xr import cli as command_line
+from cheetah_xr import run as engine_run
 
 
 @pytest.fixture
@@ -59,3 +60,17 @@ def cli(elsewhere, monkeypatch, capsys):
     yield run
     logger.handlers[:] = before
     logger.setLevel(level)
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """Numbers of the blocks that are computed from now on."""
+    numbers = []
+    original = engine_run.run_block
+
+    def run_block(job, block):
+        numbers.append(block.number)
+        return original(job, block)
+
+    monkeypatch.setattr(engine_run, "run_block", run_block)
+    return numbers

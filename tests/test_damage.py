@@ -32,19 +32,6 @@ def store(original, tmp_path):
     return tmp_path / "a.zarr"
 
 
-@pytest.fixture
-def computed(monkeypatch):
-    numbers = []
-    original = run.run_block
-
-    def run_block(job, block):
-        numbers.append(block.number)
-        return original(job, block)
-
-    monkeypatch.setattr(run, "run_block", run_block)
-    return numbers
-
-
 def flipped(data):
     return data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 4]) + data[len(data) // 2 + 1 :]
 

@@ -53,20 +53,6 @@ def whole(sweep):
     return path
 
 
-@pytest.fixture
-def computed(monkeypatch):
-    """Numbers of the blocks that are computed from now on."""
-    numbers = []
-    original = run.run_block
-
-    def run_block(job, block):
-        numbers.append(block.number)
-        return original(job, block)
-
-    monkeypatch.setattr(run, "run_block", run_block)
-    return numbers
-
-
 @pytest.mark.parametrize("when", ["before the chunk", "between chunk and marker", "after the marker"])
 def test_sigkill_of_the_driver(when, sweep, whole, computed):
     assert ended(python(KILL, sweep, when))[0] == -signal.SIGKILL
