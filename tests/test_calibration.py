@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sabotage import python, wait_for
 from typer.testing import CliRunner
 
 import cheetah_xr as cx
@@ -120,6 +121,45 @@ def test_a_shipped_set_is_fitted_in_a_process_of_its_own(tmp_path: Path, monkeyp
     predictions = pd.read_csv(tmp_path / "a" / files[-1])
     assert (predictions["low_s"] < predictions["high_s"]).all()
     assert len(predictions) == len(rows)
+
+
+FOREVER = """
+    import multiprocessing, sys
+    from pathlib import Path
+    from cheetah_xr import validation
+    from cheetah_xr.calibration import published
+    from cheetah_xr.calibration.run import Effort
+
+    def say(stage, done, total):
+        print(stage, *(child.pid for child in multiprocessing.active_children()), flush=True)
+
+    table = validation.published_table()
+    rows = table[(table["rule"] == "") & ~table["prediction"] & (table["engine"] == "vllm")].assign(side="fit")
+    published.eligible = lambda: rows
+    published.calibrate_public(["vllm"], Effort(10, 10**5), 0, Path(sys.argv[1]), Path(sys.argv[1]), say)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+def test_workers_end_when_the_process_that_started_them_is_killed(tmp_path: Path) -> None:
+    running = python(FOREVER, tmp_path)
+    assert running.stdout is not None
+    while not (line := running.stdout.readline()).startswith("vllm: sample"):
+        assert line, running.communicate()[1]
+    workers = [int(pid) for pid in line.split()[2:]]
+    assert workers
+    running.kill()
+    running.communicate()
+    wait_for(lambda: not any(map(is_alive, workers)), "workers end", seconds=60)
+    assert not list(tmp_path.rglob("*.yaml"))
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there; one that has ended and is not yet reaped is not."""
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
 
 
 def test_rows_of_one_configuration_are_thinned_evenly() -> None:

@@ -6,7 +6,7 @@ import os
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -123,7 +123,7 @@ def calibrate_public(
     listener = Thread(target=_pass_on, args=(said, told))
     listener.start()
     try:
-        with ProcessPoolExecutor(min(len(names), os.cpu_count() or 1), context, _say_to, (said,)) as pool:
+        with ProcessPoolExecutor(min(len(names), os.cpu_count() or 1), context, _begin, (said,)) as pool:
             one = partial(_fit_and_write, table=table, effort=effort, seed=seed, specs=specs, outputs=outputs)
             each = dict(zip(names, pool.map(one, names), strict=True))
     finally:
@@ -139,9 +139,18 @@ _said: Any = None
 """In a worker: where it tells of its progress."""
 
 
-def _say_to(queue: Any) -> None:
+def _begin(queue: Any) -> None:
+    """Make a worker ready: it tells the process that started it, and ends when that one does."""
     global _said
     _said = queue
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _pass_on(said: Any, told: Told | None) -> None:
