@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -149,8 +151,12 @@ def test_workers_end_when_the_process_that_started_them_is_killed(tmp_path: Path
     workers = [int(pid) for pid in line.split()[2:]]
     assert workers
     running.kill()
-    running.communicate()
-    wait_for(lambda: not any(map(is_alive, workers)), "workers end", seconds=60)
+    try:
+        wait_for(lambda: not any(map(is_alive, workers)), "workers end", seconds=60)
+    finally:
+        for pid in filter(is_alive, workers):
+            os.kill(pid, signal.SIGKILL)
+        running.communicate()
     assert not list(tmp_path.rglob("*.yaml"))
 
 
