@@ -63,8 +63,7 @@ def _scale_of(posterior: xr.Dataset, models: Labelled) -> xr.DataArray:
     of_model = [posterior[SCALES[model.is_moe]] for model in models.values]
     dims = (*of_model[0].dims, *models.dims)
     values = np.stack([scale.values for scale in of_model], axis=-1) if models.dims else of_model[0].values
-    words = {"long_name": "scale of ln(measured/predicted)", "dof": of_model[0].attrs.get("dof")}
-    return xr.DataArray(values, dims=dims, attrs={"units": "1", **{k: v for k, v in words.items() if v is not None}})
+    return xr.DataArray(values, dims=dims, attrs={**of_model[0].attrs, "long_name": "scale of ln(measured/predicted)"})
 
 
 def _drawn(posterior: xr.Dataset, name: str, label: str) -> xr.DataArray:

@@ -12,6 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 TESTS = [
     "tests/test_layer_kinds.py",
+    "tests/test_drafting_by_hand.py",
     "tests/test_launches.py",
     "tests/test_anchors.py",
     "tests/test_seeds.py",

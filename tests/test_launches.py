@@ -7,8 +7,8 @@ often each is; everything else takes microseconds at most.
 import numpy as np
 import pytest
 import xarray as xr
+from by_hand import BYTES, GPU, GQA, INDEX, MLA, layers
 from refusal import refused
-from test_layer_kinds import BYTES, GPU, GQA, INDEX, MLA, layers
 
 import cheetah_xr as cx
 from cheetah_xr.specs import LAUNCHED

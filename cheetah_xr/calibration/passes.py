@@ -75,14 +75,13 @@ class Larger:
     @classmethod
     def of(cls, times: tuple[Array, Array], names: Any, rows: Array, n_rows: int) -> Larger:
         """From two times of every entry, the names of the two rates each is divided by, and the row of every entry."""
-        keys = np.stack([name for pair in names for name in pair], axis=1).reshape(-1, 4)
-        order = np.lexsort(keys.T)
-        kinds, starts = np.unique(keys[order], axis=0, return_index=True)
-        first = np.argsort(starts)
-        kinds, ends = kinds[first], np.append(starts[first], len(order))[1:]
+        keys = np.stack([*names[1][::-1], *names[0][::-1]], axis=1)
+        kinds, kind = np.unique(keys, axis=0, return_inverse=True)
+        order = np.argsort(kind, kind="stable")
+        ends = np.searchsorted(kind[order], np.arange(len(kinds) + 1))
         groups = tuple(
             (slice(int(start), int(end)), (int(a), int(b)), (int(c), int(d)))
-            for start, end, (a, b, c, d) in zip(starts[first], ends, kinds, strict=True)
+            for start, end, (d, c, b, a) in zip(ends[:-1], ends[1:], kinds, strict=True)
         )
         summed = sparse.csr_array((np.ones(len(order)), (rows[order], np.arange(len(order)))), (n_rows, len(order)))
         return cls((times[0][order][:, None], times[1][order][:, None]), groups, summed)
