@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -204,6 +205,17 @@ def test_bad_rows_are_named(tmp_path: Path, key: str) -> None:
     path.write_text(path.read_text().replace(old, new, 1))
     with pytest.raises(cx.SpecError, match=message):
         read_measurements(path)
+
+
+@pytest.mark.parametrize(("value", "shown"), [("-1", "-1"), ("0", "0"), ("inf", "inf"), ("wide", "'wide'")])
+def test_a_bad_width_of_the_cache_is_named(tmp_path: Path, value: str, shown: str) -> None:
+    path = made_up(tmp_path / "made.csv")
+    header, *rows = path.read_text().splitlines()
+    path.write_text("\n".join([f"{header},kv_bytes", f"{rows[0]},", f"{rows[1]},{value}"]))
+    with pytest.raises(cx.SpecError, match=rf"row 3: kv_bytes {re.escape(shown)}[^:]*: expected a number above 0"):
+        read_measurements(path)
+    path.write_text("\n".join([f"{header},kv_bytes", f"{rows[0]},", f"{rows[1]},1"]))
+    assert read_measurements(path)["kv_bytes"].tolist() == [2.0, 1.0]
 
 
 def test_a_missing_time_and_unknown_columns_are_named(tmp_path: Path) -> None:

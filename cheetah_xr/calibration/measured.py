@@ -98,3 +98,6 @@ def _check(row: dict[Any, Any], where: str) -> None:
     share = row["length_share"]
     if not isinstance(share, (int, float)) or not 0 < share <= 1:
         raise SpecError(f"{where}: length_share {share!r}: expected a number above 0, at most 1")
+    kv_bytes = row["kv_bytes"]
+    if not isinstance(kv_bytes, (int, float)) or kv_bytes <= 0 or np.isinf(kv_bytes):
+        raise SpecError(f"{where}: kv_bytes {kv_bytes!r}: expected a number above 0, or nothing for the precision's")
