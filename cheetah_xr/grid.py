@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from . import dims as d
 from .axes import TYPES, Axes, Labelled, check_phase, label, labelled_integers, labelled_numbers, labelled_records
+from .by_layout import experts
 from .by_precision import efficiencies, peaks
 from .specs import (
     COMPUTE_TYPES,
@@ -163,6 +164,7 @@ def _resolve(
         scaled, _, name = key.rpartition(":")
         inputs[name] = align(item) * inputs[name] if scaled else align(item)
         roots[name.partition(".")[0]] += item.dims
+    inputs |= experts(inputs)
     inputs |= peaks(given[d.PRECISION], inputs, order) | efficiencies(given[d.PRECISION], inputs, order)
     return Grid(
         dims=dims,

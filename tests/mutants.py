@@ -14,6 +14,7 @@ TESTS = [
     "tests/test_layer_kinds.py",
     "tests/test_drafting_by_hand.py",
     "tests/test_launches.py",
+    "tests/test_by_layout.py",
     "tests/test_anchors.py",
     "tests/test_seeds.py",
     "tests/test_serving_terms.py",
@@ -82,6 +83,7 @@ MUTANTS = [
     ("model.py", "component, launches=mixed", "component, launches=1", "one stream is mixed"),
     ("by_precision.py", '("fp4", "fp8")),', '("fp4",)),', "four-bit weights in fp8 are launched like wide ones"),
     ("by_precision.py", '["precision.experts_weight_bytes"] < 1', '["precision.experts_weight_bytes"] <= 1', "bytes"),
+    ("by_layout.py", "(np.asarray(dp) > 1) & ", "", "grouped kernels without attention ranks"),
     ("by_precision.py", '{"fp8": inputs["efficiency.compute_fp8"],', '{"fp8": 1.0,', "fp8 reaches what bf16 does"),
     (
         "cache.py",

@@ -1170,6 +1170,9 @@ def launch_time(case, counts):
 def compute_efficiency(case, kernel):
     """What a kernel reaches of the peak of its type."""
     efficiency = case.efficiency["compute_" + kernel.name]
+    if kernel.name == "routed_experts" and case.dp > 1 and case.ep > 1:  # tokens arrive by exchange, expert by expert
+        grouped = case.efficiency.get("compute_routed_experts_grouped")
+        efficiency = efficiency if grouped is None else grouped
     if kernel.name in ("attn_proj", "dense_mlp", "shared_experts", "routed_experts"):
         efficiency *= case.efficiency.get("compute_" + kernel.compute_type, 1.0)
     return efficiency

@@ -19,7 +19,7 @@ LAYERS = (
     {"rates", "variables"},
     {"combine", "accounting", "status"},
     {"axes"},
-    {"by_precision", "draws"},
+    {"by_layout", "by_precision", "draws"},
     {"grid"},
     {"tile"},
     {"engine"},

@@ -16,7 +16,7 @@ from agreement import TIMED, describe, differences, evaluated, expected, found, 
 import cheetah_xr as cx
 from cheetah_xr.status import BOTTLENECKS, CODES
 
-SEED = 20260
+SEED = 20261
 PER_STRATUM = {"bf16": 16, "fp8": 16, "fp8-kv8": 16, "w4a16": 16, "nvfp4": 6}
 
 # ---- single points
@@ -206,6 +206,7 @@ LAUNCHING = points.draw_efficiency(random.Random(4)).model_copy(
         "launch_routed_experts_fp4": 11e-6,
         "launch_routed_experts_w4": 13e-6,
         "memory_routed_experts_w4": 0.4,
+        "compute_routed_experts_grouped": 0.37,
     }
 )
 PLAIN = LAUNCHING.model_copy(
@@ -214,6 +215,7 @@ PLAIN = LAUNCHING.model_copy(
         "launch_routed_experts_fp4": None,
         "launch_routed_experts_w4": None,
         "memory_routed_experts_w4": None,
+        "compute_routed_experts_grouped": None,
     }
 )
 MADE = (*points.MADE_UP, *points.GPUS, points.IDEAL, RANDOM, LAUNCHING, PLAIN)

@@ -44,6 +44,8 @@ class Efficiency(Record):
     routed_experts where these multiply in that type: what a GEMM reaches of that peak, over what it reaches of bf16's.
     Routed experts with four-bit weights (below one byte) may have numbers of their own, else None: ``*_fp4`` where they
     are multiplied in fp4 or fp8, ``*_w4`` where they are converted and multiplied in bf16 or fp16.
+    ``compute_routed_experts_grouped`` is for experts whose tokens arrive by exchange (dp and ep above 1), sorted for
+    kernels that multiply one expert after the other; None: as ``compute_routed_experts``.
     ``launch_*`` is paid for each launch of a kernel of its class, ``tau_layer`` per layer, ``tau_layer_prefill`` also
     per layer of a pass over prompts with more than 512 tokens on an attention rank (its kernels are launched one by
     one; decode and smaller passes replay captured graphs), ``tau_global`` per pass, ``tau_batch`` per sequence of the
@@ -69,6 +71,7 @@ class Efficiency(Record):
     compute_router: Fraction = 1.0
     compute_shared_experts: Fraction = 1.0
     compute_routed_experts: Fraction = 1.0
+    compute_routed_experts_grouped: Fraction | None = None
     compute_lm_head: Fraction = 1.0
     compute_small_ops: Fraction = 1.0
     compute_fp8: Fraction = 1.0
