@@ -54,8 +54,8 @@ class Labelled:
 class Axes:
     """What a sweep asks, as given: records by axis, and numbers by name.
 
-    `draws` are numbers by "record.field" that stand for the record's own, and `beside` coordinates the result carries:
-    both come from a posterior (:func:`cheetah_xr.draws.with_draws`).
+    `draws` are numbers by "record.field" that stand for the record's own, `beside` coordinates the result carries, and
+    `errors` scales of errors: all three come from a posterior (:func:`cheetah_xr.draws.with_draws`).
     """
 
     model: Any
@@ -72,7 +72,8 @@ class Axes:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     scales: Mapping[str, Any] = field(default_factory=dict)
     draws: Mapping[str, xr.DataArray] = field(default_factory=dict)
-    beside: Mapping[str, xr.DataArray] = field(default_factory=dict)
+    beside: dict[str, xr.DataArray] = field(default_factory=dict)
+    errors: Mapping[str, xr.DataArray] = field(default_factory=dict)
 
 
 def layout_labels(tp: Any, dp: Any, ep: Any) -> Array:

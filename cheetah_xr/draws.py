@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,14 +11,17 @@ import numpy as np
 import xarray as xr
 
 from . import dims as d
-from .axes import Axes, Labelled, check_number, labelled_records
-from .specs import Efficiency, SpecError, load_model, to_record
+from .axes import Axes, Labelled, check_number
+from .specs import Efficiency, SpecError, to_record
 
 ERROR = "error_scale"
-"""Scale of ln(measured/predicted), a coordinate of what is predicted with a posterior."""
+"""Scale of ln(measured/predicted) of decoding, a coordinate of what is predicted with a posterior."""
 
-SCALES = ("error_scale_dense", "error_scale_experts")
-"""The same in a posterior: of models without routed experts, and of models with them, whose load nobody publishes."""
+PROMPTS = "error_scale_prompts"
+"""The same of prompts, a coordinate too."""
+
+SCALES = ("error_scale_dense", "error_scale_experts", PROMPTS)
+"""Scales in a posterior: of decoding by models without routed experts, by models with them, and of prompts."""
 
 BASE = "base"
 """Attribute of a posterior: the efficiency record whose fields no factor sets, as JSON."""
@@ -42,9 +46,9 @@ def with_draws(axes: Axes) -> Axes:
         if name not in SCALES:
             draws[f"{d.EFFICIENCY}.{name}"] = _drawn(posterior, name, base.name)
     beside = {d.DRAW: posterior[d.DRAW]} if d.DRAW in posterior.variables else {}
-    if all(name in posterior.variables for name in SCALES):
-        beside[ERROR] = _scale_of(posterior, labelled_records(d.MODEL, axes.model, load_model))
-    return replace(axes, efficiency=base, draws=draws, beside=beside)
+    known = all(name in posterior.variables for name in SCALES)
+    errors = {name: posterior[name] for name in SCALES} if known else {}
+    return replace(axes, efficiency=base, draws=draws, beside=beside, errors=errors)
 
 
 def _base(posterior: xr.Dataset) -> Efficiency:
@@ -58,12 +62,18 @@ def _base(posterior: xr.Dataset) -> Efficiency:
     return to_record(Efficiency, data, f"efficiency: attribute {BASE!r}")
 
 
-def _scale_of(posterior: xr.Dataset, models: Labelled) -> xr.DataArray:
-    """Scale of the errors of every model, in every draw."""
-    of_model = [posterior[SCALES[model.is_moe]] for model in models.values]
-    dims = (*of_model[0].dims, *models.dims)
-    values = np.stack([scale.values for scale in of_model], axis=-1) if models.dims else of_model[0].values
-    return xr.DataArray(values, dims=dims, attrs={**of_model[0].attrs, "long_name": "scale of ln(measured/predicted)"})
+def error_scales(scales: Mapping[str, xr.DataArray], models: Labelled) -> dict[str, xr.DataArray]:
+    """Coordinates of a result: scales of the errors of every model's decoding and of prompts, in every draw."""
+    dense, experts, prompts = (scales[name].drop_vars(list(scales[name].coords)) for name in SCALES)
+    routed = [model.is_moe for model in models.values]
+    decode = experts.where(xr.DataArray(routed if models.dims else routed[0], dims=models.dims), dense)
+    words = {**prompts.attrs, "long_name": "scale of ln(measured/predicted), decoding"}
+    return {ERROR: decode.assign_attrs(words), PROMPTS: prompts}
+
+
+def between(decode: Any, prompts: Any, share: Any) -> Any:
+    """Scale of the error of a time of which prompts take a share: between the two, in logarithms."""
+    return decode ** (1 - share) * prompts**share
 
 
 def _drawn(posterior: xr.Dataset, name: str, label: str) -> xr.DataArray:

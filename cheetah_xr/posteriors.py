@@ -43,10 +43,10 @@ def load_posterior(posterior: str | Path | xr.Dataset) -> xr.Dataset:
     -------
     xarray.Dataset
         On the dim ``draw``, a variable for each field of the efficiency record a factor sets (fractions, or s), and
-        ``error_scale_dense`` and ``error_scale_experts``, the scales of ln(measured/predicted) of models without and
-        with routed experts, which has a Student distribution with ``dof`` degrees of freedom; both are taken as the
-        file has them. Attributes: ``name``, ``dof``, and ``base``, the record with the other
-        fields, as JSON.
+        ``error_scale_dense``, ``error_scale_experts`` and ``error_scale_prompts``, the scales of ln(measured/predicted)
+        of decoding by models without and with routed experts, and of prompts. It has a Student distribution with
+        ``dof`` degrees of freedom; scales are taken as the file has them. Attributes: ``name``, ``dof``, and ``base``,
+        the record with the other fields, as JSON.
 
     Raises
     ------
@@ -72,8 +72,9 @@ def _dataset(columns: Mapping[str, Array], name: str) -> xr.Dataset:
     for factor in FACTORS:
         for field in factor.fields:
             ds[field] = (d.DRAW, columns[factor.name], {**described(field), "factor": factor.name})
-    for scale, models in zip(SCALES, ("without routed experts", "with routed experts"), strict=True):
-        words = {"units": "1", "long_name": f"scale of ln(measured/predicted), models {models}", "dof": TAIL}
+    of = ("decoding, models without routed experts", "decoding, models with routed experts", "prompts")
+    for scale, what in zip(SCALES, of, strict=True):
+        words = {"units": "1", "long_name": f"scale of ln(measured/predicted): {what}", "dof": TAIL}
         ds[scale] = (d.DRAW, columns[scale], words)
     base = _base(name).canonical()
     return ds.assign_attrs({"name": name, "dof": TAIL, BASE: json.dumps(base, sort_keys=True)})

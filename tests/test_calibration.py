@@ -85,9 +85,13 @@ def test_log_likelihood_by_hand(tmp_path: Path) -> None:
     density = [[-2.0 * np.log(1 + (e / scale) ** 2 / 3) - np.log(scale) for e in error] for scale in (0.1, 0.2)]
     assert TAIL == 3
     dense = replace(target, problem=replace(target.problem, kinds=np.array([0, 0])))
-    assert dense.log_likelihood(point, np.array([[0.1, 0.2]]))[0] == pytest.approx(sum(density[0]))
+    scales = np.log([[0.1, 0.2, 0.4]])
+    assert dense.log_likelihood(point, scales)[0] == pytest.approx(sum(density[0]))
     mixed = replace(target, problem=replace(target.problem, kinds=np.array([0, 1])))
-    assert mixed.log_likelihood(point, np.array([[0.1, 0.2]]))[0] == pytest.approx(density[0][0] + density[1][1])
+    assert mixed.log_likelihood(point, scales)[0] == pytest.approx(density[0][0] + density[1][1])
+    # half the time of prompts: half way from 0.1 to 0.4 in logarithms is 0.2
+    half = replace(dense, share=np.array([0.5, 0.0]))
+    assert half.log_likelihood(point, scales)[0] == pytest.approx(density[1][0] + density[0][1])
 
 
 def test_a_calibration_repeats_from_its_seed_and_covers(tmp_path: Path) -> None:
@@ -96,7 +100,7 @@ def test_a_calibration_repeats_from_its_seed_and_covers(tmp_path: Path) -> None:
     one, two = (calibrate(rows, "mine", effort, seed=7) for _ in range(2))
     assert one.best == two.best
     pd.testing.assert_frame_equal(one.draws, two.draws)
-    assert list(one.draws) == [*NAMES, "error_scale_dense", "error_scale_experts"]
+    assert list(one.draws) == [*NAMES, "error_scale_dense", "error_scale_experts", "error_scale_prompts"]
     predicted = predict(rows, one)
     assert (predicted["low_s"] < predicted["predicted_s"]).all()
     inside = predicted["measured_s"].between(predicted["low_s"], predicted["high_s"])

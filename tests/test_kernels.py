@@ -187,6 +187,41 @@ def test_deepseek_v4_flash_has_gates():
     assert work.gates(experts_row(topk=6, num_experts=256, inter_size=2048)).tolist() == [1]
 
 
+def grouped_row(**rest):
+    given = {"num_tokens": 512, "hidden_size": 4096, "inter_size": 1536, "topk": 8, "num_experts": 256}
+    layout = {"moe_tp_size": 1, "moe_ep_size": 4, "moe_dtype": "fp8", "distribution": "uniform"}
+    return raw(engine="sglang", **(given | layout | rest))
+
+
+def test_grouped_experts():
+    """512 tokens to 8 of 256 experts: 16 rows for each of the rank's 64; prefill sorts them and sums the results."""
+    masked, contiguous = (
+        only(work.experts_grouped(grouped_row(op_name=name))) for name in ("moe_generation", "moe_context")
+    )
+    assert (masked["kernel"], contiguous["kernel"]) == ("experts_masked", "experts_contiguous")
+    for found in (masked, contiguous):
+        assert found["flops"] == 3 * 2 * 1024 * 4096 * 1536
+        inputs, outputs = 1024 * (4096 + 1536), 1024 * (2 * 1536 + 4096) * 2
+        assert found["bytes"] == 64 * 3 * 4096 * 1536 + inputs + outputs
+        assert (found["distinct"], found["routing"]) == (64, "balanced")
+    assert masked["side_bytes"] == 1024 * 1536 * 5
+    assert contiguous["side_bytes"] - masked["side_bytes"] == (512 + 1024) * 4096 * (1 + 2)
+
+
+def test_grouped_experts_of_few_tokens():
+    """16 tokens have 128 of 256 experts: the collector gives a row each to half of them, as far as the rank has any."""
+    some = only(work.experts_grouped(grouped_row(op_name="moe_generation", num_tokens=16, moe_ep_size=2)))
+    assert (some["distinct"], some["flops"]) == (64, 3 * 2 * 64 * 4096 * 1536)
+    every = only(work.experts_grouped(grouped_row(op_name="moe_generation", num_tokens=16, moe_ep_size=8)))
+    assert every["distinct"] == 32
+
+
+def test_few_rows_in_prefill_are_bound_by_the_host():
+    made = [work.experts_grouped(grouped_row(op_name=o, num_tokens=n)).assign(gpu="h100-sxm", engine="sglang")
+            for o in ("moe_context", "moe_generation") for n in (8191, 8192)]  # fmt: skip
+    assert tables.tidy(pd.concat(made))["rule"].tolist() == ["host_bound", "", "", ""]
+
+
 def test_message_size_counts_elements():
     found = only(wire.engine_all_reduce(raw(allreduce_dtype="bfloat16", num_gpus=4, message_size=1000)))
     assert (found["message_bytes"], found["link_bytes"], found["nic_bytes"]) == (2000, 2 * 3 / 4 * 2000, 0)

@@ -46,7 +46,7 @@ def test_a_file_becomes_the_fields_its_factors_set(posterior):
     assert set(posterior.data_vars) == {*SCALES, *(field for factor in FACTORS for field in factor.fields)}
     np.testing.assert_array_equal(posterior.memory_dense_mlp, np.array(columns["memory_gemm"], float))
     np.testing.assert_array_equal(posterior.launch_routed_experts_w4, np.array(columns["launch_experts_w4"], float))
-    for scale in ("error_scale_dense", "error_scale_experts"):
+    for scale in ("error_scale_dense", "error_scale_experts", "error_scale_prompts"):
         np.testing.assert_array_equal(posterior[scale], np.array(columns[scale], float))
     assert posterior.launch_gemm.attrs["units"] == "s"
     assert posterior.memory_lm_head.attrs["units"] == "1"
@@ -117,7 +117,7 @@ HEADER = ",".join((*NAMES, *SCALES))
     [
         ("", "is empty"),
         (HEADER, "no draws"),
-        (f"{HEADER}\n1,2,3", "row 2 has 3 cells; the header has 17"),
+        (f"{HEADER}\n1,2,3", "row 2 has 3 cells; the header has 18"),
         (f"{HEADER},latency\n", "columns given twice: latency"),
         (b"\xff\xfe\x00", "not a CSV file in UTF-8"),
         (f'{HEADER}\n"1', "not a CSV file"),
@@ -164,7 +164,7 @@ class Bowl:
 @pytest.fixture(scope="module")
 def chains():
     start = np.log([factor.median for factor in FACTORS])
-    return sample(Bowl(), start, walkers=34, steps=40, seed=1)
+    return sample(Bowl(), start, walkers=36, steps=40, seed=1)
 
 
 def test_chains_are_loaded_from_their_file(chains, tmp_path):
@@ -322,8 +322,8 @@ def test_memory_is_guarded(posterior):
         cx.breakdown(**POINT, batch=list(range(64, 1064)), efficiency=posterior, max_bytes=1e6)
 
 
-def test_errors_are_those_of_the_kind_of_model(posterior):
-    """Dense models and models with routed experts have scales of their own, alone and on an axis."""
+def test_errors_are_those_of_the_kind_of_model_and_pass(posterior):
+    """Dense models, models with routed experts and prompts have scales of their own, alone and on an axis."""
     where = {"gpu": "h100-sxm", "precision": "fp8", "batch": 64, "seq_len": 1024, "outputs": ["step_time"]}
     dense = cx.evaluate("llama-3.1-8b", **where, efficiency=posterior)
     np.testing.assert_array_equal(dense.error_scale, posterior.error_scale_dense)
@@ -331,6 +331,9 @@ def test_errors_are_those_of_the_kind_of_model(posterior):
     assert both.error_scale.dims == ("draw", "model")
     np.testing.assert_array_equal(both.error_scale.isel(model=0), posterior.error_scale_dense)
     np.testing.assert_array_equal(both.error_scale.isel(model=1), posterior.error_scale_experts)
+    prompts = cx.evaluate(["llama-3.1-8b", "gpt-oss-20b"], **where, phase=["decode", "prefill"], efficiency=posterior)
+    np.testing.assert_array_equal(prompts.error_scale, both.error_scale)
+    np.testing.assert_array_equal(prompts.error_scale_prompts, posterior.error_scale_prompts)
     bands = cx.summarize(both)
     assert bands.step_time.dims == ("model", "band")
     xr.testing.assert_allclose(

@@ -329,9 +329,36 @@ def test_draws_of_a_posterior_are_single_records(prefill):
         assert_same(ds.isel(draw=place), one)
 
 
+@pytest.mark.parametrize("prefill", ["mixed", "separate"])
+def test_errors_are_between_those_of_decoding_and_of_prompts(prefill):
+    """ln(scale) lies as far from that of decoding as prompts have a share of the time per token."""
+    posterior = cx.load_posterior("vllm").isel(draw=[0, 100])
+    given = {**SETUP, **LOAD, "prefill": prefill, "efficiency": posterior}
+    ds = cx.serve(**given | {"concurrency": [1, 16, 64]})
+    context = LOAD["isl"] + LOAD["osl"] // 2
+    own = {"options": {"overlap_ep": 0.0}, "efficiency": posterior, "dtype": "float64", "outputs": ["step_time"]}
+    layout = {name: SETUP[name] for name in ("tp", "dp", "ep") if name in SETUP}
+    where = {name: SETUP[name] for name in ("model", "gpu", "precision") if name in SETUP}
+    for place in range(3):
+        one = ds.isel(concurrency=place)
+        step = cx.evaluate(**where, **layout, **own, batch=int(one.running), seq_len=context).step_time
+        share = 1 - step.values / one.tpot.values
+        assert (share >= 0).all()
+        assert (share < 1).all()
+        low, high = np.log(posterior.error_scale_dense.values), np.log(posterior.error_scale_prompts.values)
+        np.testing.assert_allclose(np.log(one.error_scale.values), low + share * (high - low), rtol=1e-9)
+    np.testing.assert_array_equal(ds.error_scale_prompts, posterior.error_scale_prompts)
+    bands = cx.summarize(ds)
+    alone = xr.Dataset({"x": ds.prefill_time.isel(concurrency=0).drop_vars(list(ds.prefill_time.coords))})
+    alone["x"].attrs = {"units": "s"}
+    alone = alone.assign_coords(error_scale=("draw", posterior.error_scale_prompts.values, {"dof": 3.0}))
+    np.testing.assert_allclose(bands.prefill_time.isel(concurrency=0), cx.summarize(alone).x, rtol=1e-9)
+
+
 def test_draws_reach_both_pools():
     posterior = cx.load_posterior("vllm").isel(draw=[0, 100])
     pools = {"prefill_workers": 1, "decode_workers": 2}
     ds = cx.serve_disaggregated("llama-3.1-8b", "h100-sxm", **LOAD, **pools, efficiency=posterior)
     assert "draw" in ds.tpot.dims
     assert "draw" in ds.ttft.dims
+    np.testing.assert_allclose(ds.error_scale, posterior.error_scale_dense.broadcast_like(ds.tpot))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,31 +32,40 @@ MOST_OF_ONE = 30
 
 @dataclass(frozen=True)
 class Target:
-    """Log-probability of factors given measured rows, for many sets at once."""
+    """Log-probability of factors given measured rows, for many sets at once.
+
+    `share` is that of every row's time that prompts take, (rows,); with none, errors are those of decoding.
+    """
 
     problem: Problem
     base: dict[str, float] | None = None
+    share: Array | None = None
 
     def errors(self, points: Array) -> Array:
         """ln(predicted/measured), (rows, sets)."""
         seconds = self.problem.seconds(fields_of(points, self.base))
         return np.asarray(np.log(seconds / self.problem.measured[:, None]))
 
-    def log_likelihood(self, points: Array, scales: Array) -> Array:
-        """Sum over rows of the log-density of errors, up to a constant, (sets,); `scales` are (sets, kinds of row)."""
-        scale = scales.T[self.problem.kinds]
-        z = self.errors(points) / scale
-        density = -0.5 * (TAIL + 1) * np.log1p(z**2 / TAIL) - np.log(scale)
+    def with_share(self, point: Array) -> Target:
+        """The same with the share of prompts that one set of factors predicts."""
+        return replace(self, share=self.problem.prompts(fields_of(point, self.base))[:, 0])
+
+    def log_likelihood(self, points: Array, log_scales: Array) -> Array:
+        """Sum over rows of the log-density of errors, up to a constant, (sets,); `log_scales` are (sets, scales)."""
+        share = np.zeros(len(self.problem.rows)) if self.share is None else self.share
+        log_scale = self.problem.log_scales(log_scales, share)
+        z = self.errors(points) * np.exp(-log_scale)
+        density = -0.5 * (TAIL + 1) * np.log1p(z**2 / TAIL) - log_scale
         return np.asarray(density.sum(axis=0))
 
     def log_probability(self, points: Array) -> Array:
-        """Of factors and, last, the logarithms of the errors' scales: (sets, factors + kinds of row) -> (sets,)."""
+        """Of factors and, last, the logarithms of the errors' scales: (sets, factors + scales) -> (sets,)."""
         points = np.atleast_2d(points)
         factors, log_scales = np.split(points, [len(FACTORS)], axis=1)
         found = log_prior(factors) - 0.5 * np.sum(((log_scales - np.log(SCALE)) / 0.7) ** 2, axis=1)
         inside = np.flatnonzero(np.isfinite(found))
         if len(inside):
-            found[inside] += self.log_likelihood(factors[inside], np.exp(log_scales[inside]))
+            found[inside] += self.log_likelihood(factors[inside], log_scales[inside])
         return np.asarray(found)
 
 

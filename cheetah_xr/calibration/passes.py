@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ..accounting import priced
+from ..by_layout import GROUPED, exchanged
 from ..by_precision import FOUR_BIT, RELATIVE
 from ..ledger import OUTSIDE, WEIGHT_CLASS, Collective
 from ..rates import by_kernel, compute_class, is_zero
@@ -208,7 +209,8 @@ def values_of(efficiency: Efficiency) -> dict[str, Array]:
 
 def filled(found: Mapping[str, Any]) -> dict[str, Any]:
     """Fields that stand in for another one and are not given, filled with the other's value."""
-    stood_for = {special: found[field] for field, special, _ in FOUR_BIT if found.get(special) is None}
+    pairs = [GROUPED, *((field, special) for field, special, _ in FOUR_BIT)]
+    stood_for = {special: found[field] for field, special in pairs if found.get(special) is None}
     return dict(found) | stood_for
 
 
@@ -226,18 +228,19 @@ class _Builder:
 
     def kernel(self, case: Case, key: str, memory: Any, compute: Any) -> None:
         fast = 1.0 if is_zero(compute) else case.rates.peak[compute_class(key)]
-        self.kernels.append(
-            (
-                self.spread(memory / case.rates.hbm_bandwidth),
-                self.spread(compute / fast),
-                *(FIELDS.index(name) for name in names_of(key, case.precision)[:3]),
-            )
-        )
+        names = [self.named(name) for name in names_of(key, case.precision)[:3]]
+        if key == "routed_experts":
+            names[1] = np.where(exchanged(case.p.dp, case.p.ep), self.named(GROUPED[1]), names[1])
+        self.kernels.append((self.spread(memory / case.rates.hbm_bandwidth), self.spread(compute / fast), *names))
+
+    def named(self, name: str) -> Array:
+        """The place of a field, the same in every row."""
+        return np.full(self.n_rows, FIELDS.index(name))
 
     def launches(self, case: Case, key: str, times: Any) -> None:
         name = names_of(key, case.precision)[3]
         if name:
-            self.launched.append((self.spread(times), FIELDS.index(name)))
+            self.launched.append((self.spread(times), self.named(name)))
 
     def collective(self, case: Case, c: Collective, times: Any) -> None:
         rates = case.rates
@@ -251,7 +254,7 @@ class _Builder:
                 self.spread(nic),
                 self.spread(used),
                 self.spread(c.messages * used),
-                KINDS.index(c.kind),
+                np.full(self.n_rows, KINDS.index(c.kind)),
             )
         )
 
@@ -266,8 +269,6 @@ class _Builder:
         def column(entries: list[tuple[Any, ...]], at: int) -> Array:
             if not entries:
                 return np.zeros(0, int)
-            if isinstance(entries[0][at], int):
-                return np.tile(np.array([entry[at] for entry in entries]), n)
             return np.stack([entry[at] for entry in entries], axis=1).reshape(-1)
 
         kernels, launched, sent = self.kernels, self.launched, self.sent

@@ -58,6 +58,9 @@ class Part(Protocol):
     def seconds(self, factors: Factors) -> Array:
         """Predicted times, (rows, sets)."""
 
+    def decoding(self, factors: Factors) -> Array:
+        """What of them is left without prompts, (rows, sets)."""
+
 
 @dataclass(frozen=True)
 class Served:
@@ -76,6 +79,10 @@ class Served:
         mixed = serving.tpot_mixed(decode, other, rate, group)
         separate = serving.tpot_separate(decode, other, rate, group)
         return np.asarray(np.where(self.mixed[:, None], mixed, separate))
+
+    def decoding(self, factors: Factors) -> Array:
+        """What of them is left without prompts, (rows, sets)."""
+        return self.decode.seconds(factors)
 
 
 @dataclass(frozen=True)
@@ -103,6 +110,10 @@ class Pooled:
         n = serving.decoding_in_pool(self.concurrency[:, None], first, capacity, self.osl[:, None], step)
         return step(np.maximum(n, 1e-9))
 
+    def decoding(self, factors: Factors) -> Array:
+        """What of them is left without prompts, (rows, sets): all."""
+        return self.seconds(factors)
+
 
 def _interpolated(x: Array, grid: Array, values: Array) -> Array:
     """Piecewise linear values at x (rows, sets), of values (points, rows, sets) on a rising grid (points, rows)."""
@@ -124,7 +135,11 @@ class Batch:
 
     def seconds(self, factors: Factors) -> Array:
         """Predicted times, (rows, sets)."""
-        return np.asarray(self.prefill.seconds(factors) + self.steps[:, None] * self.decode.seconds(factors))
+        return np.asarray(self.prefill.seconds(factors) + self.decoding(factors))
+
+    def decoding(self, factors: Factors) -> Array:
+        """What of them is left without prompts, (rows, sets)."""
+        return np.asarray(self.steps[:, None] * self.decode.seconds(factors))
 
 
 @dataclass(frozen=True)
@@ -132,7 +147,7 @@ class Problem:
     """Measured rows and how they are predicted.
 
     `rows` is the table of measurements in the order of the predictions, `measured` their seconds, `kinds` which of
-    :data:`cheetah_xr.draws.SCALES` their errors have.
+    :data:`cheetah_xr.draws.SCALES` the errors of their decoding have.
     """
 
     parts: tuple[Part, ...]
@@ -143,6 +158,23 @@ class Problem:
     def seconds(self, factors: Factors) -> Array:
         """Predicted times, (rows, sets)."""
         return np.concatenate([part.seconds(factors) for part in self.parts])
+
+    def prompts(self, factors: Factors) -> Array:
+        """Share of the times that prompts take, (rows, sets)."""
+        return 1 - np.concatenate([part.decoding(factors) for part in self.parts]) / self.seconds(factors)
+
+    def log_scales(self, scales: Array, share: Array) -> Array:
+        """Logarithm of the scale of every row's error, (rows, sets).
+
+        Parameters
+        ----------
+        scales
+            Logarithms of :data:`cheetah_xr.draws.SCALES`, (sets, scales).
+        share
+            Share of every row's time that prompts take, (rows,); see :func:`cheetah_xr.draws.between`.
+        """
+        of_prompts = share[:, None]
+        return np.asarray((1 - of_prompts) * scales.T[self.kinds] + of_prompts * scales.T[-1])
 
 
 def make_problem(rows: pd.DataFrame, serving: Serving = SERVING) -> Problem:

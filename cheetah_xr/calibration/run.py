@@ -35,7 +35,7 @@ class Effort:
     """How long a calibration looks: trials of the search, steps of every chain."""
 
     trials: int = 200
-    steps: int = 8000
+    steps: int = 7000
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,14 @@ def calibrate(rows: pd.DataFrame, name: str, effort: Effort, seed: int = 0, told
 
     start = search(target, effort.trials, seed, tell("search", effort.trials))
     best = polish(target, start)
-    chains = sample(target, best, walkers=WALKERS, steps=effort.steps, seed=seed, told=tell("sample", 2 * effort.steps))
+    chains = sample(
+        target.with_share(best),
+        best,
+        walkers=WALKERS,
+        steps=effort.steps,
+        seed=seed,
+        told=tell("sample", 2 * effort.steps),
+    )
     kept = np.linspace(0, chains.sizes["chain"] * chains.sizes["draw"] - 1, DRAWS).astype(int)
     draws = pd.DataFrame({key: chains[key].to_numpy().reshape(-1)[kept] for key in (*NAMES, *SCALES)})
     return Calibration(
@@ -126,12 +133,13 @@ def predict(rows: pd.DataFrame, found: Calibration, share: float = 0.9) -> pd.Da
         high_s, the ends of the interval a measurement is expected in.
     """
     problem = make_problem(rows)
-    best = problem.seconds(fields_of(np.log([[found.best[name] for name in NAMES]])))[:, 0]
+    fields = fields_of(np.log([[found.best[name] for name in NAMES]]))
+    best = problem.seconds(fields)[:, 0]
     sets = problem.seconds(fields_of(np.log(found.draws[list(NAMES)].to_numpy())))
-    spread = np.exp(found.draws[list(SCALES)].to_numpy().T[:, :, None] * multiples(20))
-    ends = [(1 - share) / 2, (1 + share) / 2]
-    each = zip(sets, problem.kinds, strict=True)
-    low, high = np.stack([np.quantile(row[:, None] * spread[kind], ends) for row, kind in each]).T
+    log_scales = problem.log_scales(np.log(found.draws[list(SCALES)].to_numpy()), problem.prompts(fields)[:, 0])
+    ends, t = [(1 - share) / 2, (1 + share) / 2], multiples(20)
+    each = zip(sets, np.exp(log_scales), strict=True)
+    low, high = np.stack([np.quantile(row[:, None] * np.exp(scale[:, None] * t), ends) for row, scale in each]).T
     return pd.DataFrame(
         {
             "id": problem.rows["id"].to_numpy(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -61,7 +62,12 @@ def sample(
         around = np.append(start, LOG_SCALES) + spread
         highest = most - 1e-3 * generator.random((walkers, len(FACTORS)))
         around[:, : len(FACTORS)] = np.minimum(around[:, : len(FACTORS)], highest)
-        moves = [(emcee.moves.DEMove(), 0.8), (emcee.moves.DESnookerMove(), 0.1), (emcee.moves.StretchMove(), 0.1)]
+        # Whole differences (gamma0 1) and snooker moves follow the ridge along which launches of two kinds trade places.
+        moves = [
+            (emcee.moves.DEMove(), 0.45),
+            (emcee.moves.DEMove(gamma0=1.0), 0.25),
+            (emcee.moves.DESnookerMove(), 0.3),
+        ]
         sampler = emcee.EnsembleSampler(walkers, around.shape[1], target.log_probability, vectorize=True, moves=moves)
         sampler._random.seed(int(generator.integers(2**31)))
         for number, _ in enumerate(sampler.sample(around, iterations=steps), start=1):
@@ -76,7 +82,9 @@ def sample(
 
 def diagnostics(posterior: xr.Dataset) -> pd.DataFrame:
     """r-hat (rank-normalised, split) and bulk effective sample size of every factor, by ArviZ."""
-    import arviz
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # once a day arviz tells of its next version
+        import arviz
 
     computed: Any = arviz  # its functions have no types in all supported versions
     rhat, ess = computed.rhat(posterior), computed.ess(posterior)

@@ -14,6 +14,9 @@ from .load import load_of, numbers, one_of, serving_axes
 from .pool import Pool, Seconds, context_of, first_reason, prompt_of, smaller
 from .result import limit_of, result
 
+Served = tuple[dict[str, xr.DataArray], dict[str, xr.DataArray], xr.DataArray]
+"""Values, codes, and the share of the time per token that prompts of others take."""
+
 
 def serve(
     model: Any,
@@ -89,8 +92,7 @@ def serve(
     )  # fmt: skip
     load = load_of(given, grid)
     pool = Pool(axes, grid, load, max_bytes)
-    values, codes = _mixed(pool) if prefill == "mixed" else _separate(pool, waves=lengths == "fixed")
-    return result(pool, given, values, codes)
+    return result(pool, given, *(_mixed(pool) if prefill == "mixed" else _separate(pool, waves=lengths == "fixed")))
 
 
 def running_in(pool: Pool) -> tuple[xr.DataArray, xr.DataArray]:
@@ -101,7 +103,7 @@ def running_in(pool: Pool) -> tuple[xr.DataArray, xr.DataArray]:
     return found.where(most.notnull(), concurrency).astype(np.int64), most < concurrency
 
 
-def _mixed(pool: Pool) -> tuple[dict[str, xr.DataArray], dict[str, xr.DataArray]]:
+def _mixed(pool: Pool) -> Served:
     load, context = pool.load, context_of(pool)
     running, full = running_in(pool)
     accepted, passes = pool.accepted(), prompt_of(load).passes
@@ -117,7 +119,7 @@ def _mixed(pool: Pool) -> tuple[dict[str, xr.DataArray], dict[str, xr.DataArray]
     return _finish(pool, (running, full, mixed >= steps), tpot, first, seconds, (step, alone, beside))
 
 
-def _separate(pool: Pool, *, waves: bool) -> tuple[dict[str, xr.DataArray], dict[str, xr.DataArray]]:
+def _separate(pool: Pool, *, waves: bool) -> Served:
     load = pool.load
     running, full = running_in(pool)
     accepted = pool.accepted()
@@ -148,7 +150,7 @@ def _finish(
     first: xr.DataArray,
     seconds: xr.DataArray,
     done: tuple[Seconds, ...],
-) -> tuple[dict[str, xr.DataArray], dict[str, xr.DataArray]]:
+) -> Served:
     """Rates and waiting from times: what the engine can do in its time, and Little's law."""
     (running, full, saturated), load = runs, pool.load
     after_first = (load["osl"] - 1) * tpot
@@ -166,4 +168,5 @@ def _finish(
         "e2e": waiting + first + after_first,
     }
     status = first_reason(pool.status(load["isl"] + load["osl"]), *(seconds.status for seconds in done))
-    return values, {"status": status, "limit": limit_of(full, saturated)}
+    share = 1 - done[0].time / (tpot * pool.accepted())
+    return values, {"status": status, "limit": limit_of(full, saturated)}, share

@@ -152,8 +152,8 @@ class Pools:
         prefill = self.load["prefill_workers"] * self.prefill.beside("n_gpus")
         return prefill + self.load["decode_workers"] * self.decode.beside("n_gpus")
 
-    def served(self) -> tuple[dict[str, xr.DataArray], dict[str, xr.DataArray]]:
-        """Values and codes of the result."""
+    def served(self) -> tuple[dict[str, xr.DataArray], dict[str, xr.DataArray], xr.DataArray]:
+        """Values and codes of the result, and the share of the time per token that prompts take: none."""
         load, workers = self.load, self.load["decode_workers"]
         prompts = self._prompts()
         prefill, (transfer, lacking) = self.prefill.prefill(prompts), self._transfer()
@@ -182,7 +182,7 @@ class Pools:
         }
         busy = rate >= capacity * (1 - 1e-9)
         status = first_reason(self._status(), prefill.status, table.status.max(BATCH), lacking)
-        return values, {"status": status, "limit": limit_of(most < found, busy)}
+        return values, {"status": status, "limit": limit_of(most < found, busy)}, xr.zeros_like(tpot)
 
     def _status(self) -> xr.DataArray:
         """Why a request cannot be served in one of the pools."""

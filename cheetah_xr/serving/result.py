@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from ..draws import ERROR, PROMPTS, between
 from ..engine import attributes, dataset_attributes, prepare
 from ..status import CODES, NOT_COMPUTED
 from .pool import Pool
@@ -28,6 +29,9 @@ VARIABLES = {
     "e2e": ("s", "time from request to last token"),
 }
 
+OF_PROMPTS = ("prefill_time", "ttft")
+"""Times whose errors are those of prompts."""
+
 NOT_SHOWN = ("batch", "seq_len", "phase")
 
 
@@ -36,6 +40,7 @@ def result(
     given: Mapping[str, xr.DataArray],
     values: Mapping[str, xr.DataArray],
     codes: Mapping[str, xr.DataArray],
+    share: xr.DataArray,
     *,
     hidden: tuple[str, ...] = (),
     n_gpus: xr.DataArray | None = None,
@@ -52,6 +57,9 @@ def result(
         Variables of :data:`VARIABLES`.
     codes
         ``status`` and ``limit``.
+    share
+        Share of ``tpot`` that prompts of others take: errors of measurement are between those of decoding and of
+        prompts.
     hidden
         Coordinates of the pool that are not shown.
     n_gpus
@@ -71,10 +79,21 @@ def result(
     limit = codes["limit"].where(ok, NOT_COMPUTED).astype(np.int8)
     ds["limit"] = limit.assign_attrs(_flags("why no more requests decode at once", LIMITS))
     ds["status"] = codes["status"].astype(np.int8).assign_attrs(attributes("status"))
+    if ERROR in ds.coords:
+        ds = _with_errors(ds, share.where(ok))
     order = [*pool.grid.dims, *(dim for numbers in given.values() for dim in numbers.dims)]
     return ds.transpose(*dict.fromkeys(dim for dim in order if dim in ds.dims)).assign_attrs(
         dataset_attributes(prepare(pool.axes, ["status"]))
     )
+
+
+def _with_errors(ds: xr.Dataset, share: xr.DataArray) -> xr.Dataset:
+    """Errors of a mix of both, and of times that are those of prompts."""
+    for name in OF_PROMPTS:
+        ds[name].attrs[ERROR] = PROMPTS
+    decode, prompts = (ds[name].drop_vars(list(ds[name].coords)) for name in (ERROR, PROMPTS))
+    words = {**decode.attrs, "long_name": "scale of ln(measured/predicted)"}
+    return ds.assign_coords({ERROR: between(decode, prompts, share).assign_attrs(words)})
 
 
 def limit_of(full: xr.DataArray, prefill: xr.DataArray) -> xr.DataArray:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...by_layout import GROUPED
 from ..factors import COLLECTIVES, fields_of
 from ..fit import Target
 from ..passes import FIELDS, NEUTRAL, Factors, PassTable
@@ -122,6 +123,7 @@ def _no(*names: str) -> dict[str, float]:
 LATENCY = _no(*(f"latency_{name}" for name in COLLECTIVES))
 HOST = _no("tau_sequence", "tau_layer_prefill")
 BARE = _no(*LAUNCHES) | HOST | LATENCY
+FUSED = {GROUPED[1]: GROUPED[0]}
 UNLIMITED, STEP = Serving("apart", limited=False), Serving("none", limited=False)
 
 STEPS = (
@@ -129,12 +131,16 @@ STEPS = (
         "the paper's assumptions: a maximum per component, constant factors, bandwidth-only communication; time per "
         "token is the decode step",
         BARE,
-        serving=STEP,
+        FUSED,
+        STEP,
         component=True,
     ),
-    Variant("+ every request's prompt is prefilled on the same GPUs", BARE, serving=UNLIMITED, component=True),
-    Variant("+ no more requests decode than the cache holds", BARE, serving=Serving("apart"), component=True),
-    Variant("+ a maximum per kernel", BARE, serving=Serving("apart")),
+    Variant("+ every request's prompt is prefilled on the same GPUs", BARE, FUSED, UNLIMITED, component=True),
+    Variant("+ no more requests decode than the cache holds", BARE, FUSED, Serving("apart"), component=True),
+    Variant("+ a maximum per kernel", BARE, FUSED, Serving("apart")),
+    Variant(
+        "+ a share of the peak of their own for experts that get tokens by exchange", BARE, serving=Serving("apart")
+    ),
     Variant("+ a time per launch of a kernel", HOST | LATENCY, serving=Serving("apart")),
     Variant("+ a latency per collective", HOST, serving=Serving("apart")),
     Variant("+ a time per sequence", _no("tau_layer_prefill"), serving=Serving("apart")),
@@ -160,6 +166,7 @@ WITHOUT = (
             "launch_routed_experts_fp4": "launch_routed_experts",
         },
     ),
+    Variant("fused kernels for experts that get tokens by exchange too", follows=FUSED),
     Variant("the same share of the fp8 and fp4 peaks as of the bf16 one", {"compute_fp8": 1.0, "compute_fp4": 1.0}),
 )
 """The model with one refinement left out."""

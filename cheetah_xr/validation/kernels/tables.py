@@ -81,6 +81,8 @@ TABLES = (
     Table("context_mla_perf", ("mla_prefill",), work.mla_prefill),
     Table("generation_mla_perf", ("mla_decode",), work.mla_decode),
     Table("moe_perf", ("experts",), work.experts),
+    Table("wideep_context_moe_perf", ("experts_contiguous",), work.experts_grouped, engine="sglang"),
+    Table("wideep_generation_moe_perf", ("experts_masked",), work.experts_grouped, engine="sglang"),
     Table("custom_allreduce_perf", ("all_reduce",), wire.engine_all_reduce),
     Table("nccl_perf", tuple(wire.FORMULAS), wire.nccl, engine="nccl"),
     Table("wideep_deepep_ll_perf", EXCHANGE, wire.deepep_low_latency, every_version=True),
@@ -91,7 +93,7 @@ TABLES = (
 host waits inside, in us), and the ``computescale`` and ``*_topk_calib`` tables (signed differences)."""
 
 KERNELS = tuple(dict.fromkeys(kernel for table in TABLES for kernel in table.kernels))
-SHORTEST, MOST_SEQUENCES, MOST_QUERIES, NARROWEST = 256, 512, 16, 512
+SHORTEST, MOST_SEQUENCES, MOST_QUERIES, NARROWEST, FEWEST_ROWS = 256, 512, 16, 512, 16384
 
 RULES = (
     Rule(
@@ -144,6 +146,13 @@ RULES = (
                 & (t["n_experts"] == 256)
             )
         ),
+    ),
+    Rule(
+        "host_bound",
+        "exclusion",
+        "The collector launches the kernels of experts_contiguous from the host, some 0.4 ms for all: with fewer than "
+        f"{FEWEST_ROWS:,} rows on the rank that is the time.",
+        lambda t: (t["kernel"] == "experts_contiguous") & (t["tokens"] * t["top_k"] < FEWEST_ROWS * t["ep"]),
     ),
     Rule(
         "skewed",

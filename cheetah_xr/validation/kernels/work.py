@@ -202,6 +202,47 @@ def experts(raw: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def experts_grouped(raw: pd.DataFrame) -> pd.DataFrame:
+    """Routed experts of one rank after DeepEP's exchange: DeepGEMM on rows that stand expert by expert.
+
+    ``experts_contiguous`` (prefill): ``num_tokens`` tokens of all ranks arrive once each, of which the rank's experts
+    take T*k/ep rows, as many for every expert; the time holds sorting them and summing the results. ``experts_masked``
+    (decode): rows arrive sorted, as many for every expert; below one each, half of all T*k experts get one, up to all
+    of the rank (the collector's two processes).
+    """
+    prefill, labels = raw["op_name"] == "moe_context", raw["moe_dtype"]
+    tokens, slots = raw["num_tokens"], raw["num_experts"] / raw["moe_ep_size"]
+    each = tokens * raw["topk"] // raw["num_experts"]
+    few = np.minimum(tokens * raw["topk"] // 2, slots)
+    distinct = slots.where(each > 0, few)
+    rows = (each * slots).where(each > 0, few)
+    d, f, b_in = raw["hidden_size"], raw["inter_size"] / raw["moe_tp_size"], _formats(labels, "input_bytes")
+    weights = distinct * 3 * d * f * _formats(labels, "weight_bytes")
+    moved = 2 * gemm_activations(rows, d, f, b_in, BF16) + gemm_activations(rows, f, d, b_in, BF16) - rows * d * b_in
+    sorting = tokens * d * (b_in + BF16) + rows * d * (b_in + BF16)
+    return pd.DataFrame(
+        {
+            "kernel": prefill.map({True: "experts_contiguous", False: "experts_masked"}),
+            **_common(raw),
+            "precision": _formats(labels, "name"),
+            "compute": _formats(labels, "compute"),
+            "tokens": tokens,
+            "hidden": d,
+            "intermediate": raw["inter_size"],
+            "top_k": raw["topk"],
+            "n_experts": raw["num_experts"],
+            "tp": raw["moe_tp_size"],
+            "ep": raw["moe_ep_size"],
+            "routing": raw["distribution"].replace("uniform", "balanced"),
+            "distinct": distinct,
+            "distinct_uniform": distinct_mean(slots, unused_probability(tokens, raw["topk"], raw["num_experts"])),
+            "flops": gemm_flops(rows, d, f) * 3,
+            "bytes": weights + moved,
+            "side_bytes": rows * f * (2 * BF16 + b_in) + sorting * prefill,
+        }
+    )
+
+
 def gates(raw: pd.DataFrame) -> pd.Series[int]:
     """1 for experts with a gate; 0 for those of the Nemotron-3 models (squared ReLU), known by kernel or by shape."""
     many = (raw["topk"] == 22) & (raw["num_experts"] == 512)
