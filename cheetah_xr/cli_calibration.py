@@ -21,7 +21,7 @@ def calibrate(
         list[str] | None, typer.Option(help="Name of the set; with --public, a shipped set (repeatable).")
     ] = None,
     trials: Annotated[int, typer.Option(min=10, help="Trials of the Bayesian search.")] = 200,
-    steps: Annotated[int, typer.Option(min=20, help="Steps of every chain of the posterior.")] = 8000,
+    steps: Annotated[int, typer.Option(min=20, help="Steps of every chain of the posterior.")] = 7000,
     seed: Annotated[int, typer.Option(help="Of everything random: the same seed gives the same numbers.")] = 0,
     to: Annotated[Path, typer.Option(help="Folder the set is written to.")] = Path("outputs/calibration"),
 ) -> None:

@@ -62,7 +62,7 @@ def sample(
         around = np.append(start, LOG_SCALES) + spread
         highest = most - 1e-3 * generator.random((walkers, len(FACTORS)))
         around[:, : len(FACTORS)] = np.minimum(around[:, : len(FACTORS)], highest)
-        # Whole differences (gamma0 1) and snooker moves follow the ridge along which launches of two kinds trade places.
+        # Whole differences (gamma0 1) and snooker moves follow the ridge on which launches of two kinds trade places.
         moves = [
             (emcee.moves.DEMove(), 0.45),
             (emcee.moves.DEMove(gamma0=1.0), 0.25),
