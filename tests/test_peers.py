@@ -12,6 +12,7 @@ from refusal import refused
 
 from cheetah_xr import validation
 from cheetah_xr.validation import peers
+from cheetah_xr.validation.precisions import precision_list
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks" / "peers"))
 import aiconfigurator_rows as asking
@@ -204,6 +205,16 @@ def test_every_eligible_row_has_a_setting(name):
     asked = peers.questions(validation.silicon_table())
     for row_ in asked.drop_duplicates(["model", "precision", "engine", "mode"]).to_dict("records"):
         assert asking.settings(row_, lists(name)), row_
+
+
+@pytest.mark.parametrize("name", ["aiconfigurator_settings.csv", "aiconfigurator_labels.csv"])
+def test_every_precision_of_a_model_that_is_asked_about_has_a_setting(name):
+    """Without the package: a precision that gets another name is noticed here."""
+    known = lists(name)
+    asked = {choice["model"] for choice in known}
+    for choice in precision_list().to_dict("records"):
+        if choice["model"] in asked:
+            assert asking.settings({**choice, "engine": "", "mode": ""}, known), choice
 
 
 def test_lookups_are_read_once_and_stay_the_same():
