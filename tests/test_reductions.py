@@ -96,7 +96,8 @@ def test_shipped_reductions_equal_the_whole(name, elsewhere, monkeypatch):
     names = job.recipe.engine.names
     monkeypatch.undo()
     axes = job.sweep.axes()
-    whole = evaluate(**{k: v for k, v in vars(axes).items() if k not in ("draws", "beside", "errors")}, outputs=list(names))
+    given = {k: v for k, v in vars(axes).items() if k not in ("draws", "beside", "errors")}
+    whole = evaluate(**given, outputs=list(names))
     expected = job.sweep.best.of(whole)
     for variable in (job.sweep.best.metric, *job.sweep.best.keep, "best_batch"):
         here = expected[variable].transpose(*ds[variable].dims).values
