@@ -9,8 +9,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from .calibration.sample import multiples
-from .dims import BAND, DRAW, PHASE
-from .draws import ERROR, PROMPTS
+from .dims import BAND, DRAW
+from .draws import ERROR
 from .specs import SpecError
 
 Array = NDArray[Any]
@@ -42,8 +42,7 @@ def summarize(ds: xr.Dataset, prob: float = 0.9, error: bool = True) -> xr.Datas
     error
         Whether the interval is one of a measurement, or of the prediction alone. A measured time is the predicted one
         times exp(error_scale * t), t of a Student distribution with ``error_scale.attrs["dof"]`` degrees of freedom; a
-        rate is divided by that. Times of the prefill phase have ``error_scale_prompts``, and a variable whose attribute
-        ``error_scale`` names a coordinate has that scale.
+        rate is divided by that.
 
     Returns
     -------
@@ -104,8 +103,7 @@ def _bands(values: xr.DataArray, ds: xr.Dataset, quantiles: Array, power: int) -
         raise SpecError(f"summarize: {values.name} is {values.dtype}: expected numbers or a flag")
     scale, t = xr.zeros_like(ds[DRAW], dtype=float), np.zeros(1)
     if power:
-        errors = _errors_of(values, ds)
-        scale, t = power * errors, multiples(N_MULTIPLES, ds[ERROR].attrs["dof"])
+        scale, t = power * ds[ERROR], multiples(N_MULTIPLES, ds[ERROR].attrs["dof"])
     found: xr.DataArray = xr.apply_ufunc(
         _spread_quantiles,
         values.compute(),
@@ -117,18 +115,6 @@ def _bands(values: xr.DataArray, ds: xr.Dataset, quantiles: Array, power: int) -
     )
     order = [BAND if dim == DRAW else dim for dim in values.dims]
     return found.astype(values.dtype if values.dtype.kind == "f" else np.float64).transpose(*order, ...)
-
-
-def _errors_of(values: xr.DataArray, ds: xr.Dataset) -> xr.DataArray:
-    """Scale of the errors of a variable: that of prompts where it is of the prefill phase."""
-    if ERROR in values.attrs or PROMPTS not in ds.coords:
-        own: xr.DataArray = ds[values.attrs.get(ERROR, ERROR)]
-        return own
-    phase = values.attrs[PHASE] if PHASE in values.attrs else values.coords.get(PHASE)
-    if phase is None and PHASE in ds.coords:
-        raise SpecError(f"summarize: {values.name} is of no {PHASE}; set attrs[{PHASE!r}] or error=False")
-    found: xr.DataArray = ds[PROMPTS].where(xr.DataArray(phase == "prefill"), ds[ERROR])
-    return found
 
 
 def _spread_quantiles(values: Array, scale: Array, t: Array, quantiles: Array) -> Array:

@@ -15,13 +15,12 @@ from .axes import Axes, Labelled, check_number
 from .specs import Efficiency, SpecError, to_record
 
 ERROR = "error_scale"
-"""Scale of ln(measured/predicted) of decoding, a coordinate of what is predicted with a posterior."""
+"""Scale of ln(measured/predicted), a coordinate of what is predicted with a posterior."""
 
 PROMPTS = "error_scale_prompts"
-"""The same of prompts, a coordinate too."""
-
 SCALES = ("error_scale_dense", "error_scale_experts", PROMPTS)
-"""Scales in a posterior: of decoding by models without routed experts, by models with them, and of prompts."""
+"""Scales in a posterior: of passes of models without routed experts, of models with them, and of what prompts of others
+add to the time per token of a request that is served."""
 
 BASE = "base"
 """Attribute of a posterior: the efficiency record whose fields no factor sets, as JSON."""
@@ -62,18 +61,17 @@ def _base(posterior: xr.Dataset) -> Efficiency:
     return to_record(Efficiency, data, f"efficiency: attribute {BASE!r}")
 
 
-def error_scales(scales: Mapping[str, xr.DataArray], models: Labelled) -> dict[str, xr.DataArray]:
-    """Coordinates of a result: scales of the errors of every model's decoding and of prompts, in every draw."""
-    dense, experts, prompts = (scales[name].drop_vars(list(scales[name].coords)) for name in SCALES)
+def error_scale(scales: Mapping[str, xr.DataArray], models: Labelled) -> xr.DataArray:
+    """Scale of the errors of every model's passes, in every draw."""
+    dense, experts = (scales[name].drop_vars(list(scales[name].coords)) for name in SCALES[:2])
     routed = [model.is_moe for model in models.values]
-    decode = experts.where(xr.DataArray(routed if models.dims else routed[0], dims=models.dims), dense)
-    words = {**prompts.attrs, "long_name": "scale of ln(measured/predicted), decoding"}
-    return {ERROR: decode.assign_attrs(words), PROMPTS: prompts}
+    found = experts.where(xr.DataArray(routed if models.dims else routed[0], dims=models.dims), dense)
+    return found.assign_attrs({**dense.attrs, "long_name": "scale of ln(measured/predicted)"})
 
 
-def between(decode: Any, prompts: Any, share: Any) -> Any:
-    """Scale of the error of a time of which prompts take a share: between the two, in logarithms."""
-    return decode ** (1 - share) * prompts**share
+def between(passes: Any, prompts: Any, share: Any) -> Any:
+    """Scale of the error of a time of which prompts of others take a share: between the two, in logarithms."""
+    return passes ** (1 - share) * prompts**share
 
 
 def _drawn(posterior: xr.Dataset, name: str, label: str) -> xr.DataArray:

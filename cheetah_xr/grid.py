@@ -18,7 +18,7 @@ from . import dims as d
 from .axes import TYPES, Axes, Labelled, check_phase, label, labelled_integers, labelled_numbers, labelled_records
 from .by_layout import experts
 from .by_precision import efficiencies, peaks
-from .draws import error_scales
+from .draws import ERROR, error_scale
 from .specs import (
     COMPUTE_TYPES,
     Efficiency,
@@ -209,7 +209,7 @@ def _coords(
             for key, values in source.coords.items():
                 if key in dims and key not in coords:
                     coords[str(key)] = (values.dims, values.values, dict(values.attrs))
-    errors = error_scales(axes.errors, given[d.MODEL]) if axes.errors else {}
+    errors = {ERROR: error_scale(axes.errors, given[d.MODEL])} if axes.errors else {}
     for name, values in (axes.beside | errors).items():
         coords[name] = (values.dims, values.values, dict(values.attrs))
     coords["n_gpus"] = _n_gpus(given[d.TP], given[d.DP])

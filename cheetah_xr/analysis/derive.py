@@ -224,7 +224,7 @@ def derive(ds: xr.Dataset, names: Sequence[str] | str) -> xr.Dataset:
         described = {"units": metric.units, "long_name": name.replace("_", " "), "comment": metric.comment}
         found[name] = values.assign_attrs(described)
         if metric.phase:
-            found[name] = found[name].drop_vars(PHASE, errors="ignore").assign_attrs({PHASE: metric.phase})
+            found[name] = found[name].drop_vars(PHASE, errors="ignore")
     return ds.assign({name: _ordered(values) for name, values in found.items()})
 
 

@@ -34,7 +34,7 @@ MOST_OF_ONE = 30
 class Target:
     """Log-probability of factors given measured rows, for many sets at once.
 
-    `share` is that of every row's time that prompts take, (rows,); with none, errors are those of decoding.
+    `share` is that of every row's time that prompts of others take, (rows,); without it nothing is.
     """
 
     problem: Problem
@@ -48,7 +48,7 @@ class Target:
 
     def with_share(self, point: Array) -> Target:
         """The same with the share of prompts that one set of factors predicts."""
-        return replace(self, share=self.problem.prompts(fields_of(point, self.base))[:, 0])
+        return replace(self, share=self.problem.share_of_prompts(fields_of(point, self.base))[:, 0])
 
     def log_likelihood(self, points: Array, log_scales: Array) -> Array:
         """Sum over rows of the log-density of errors, up to a constant, (sets,); `log_scales` are (sets, scales)."""

@@ -58,8 +58,8 @@ class Part(Protocol):
     def seconds(self, factors: Factors) -> Array:
         """Predicted times, (rows, sets)."""
 
-    def decoding(self, factors: Factors) -> Array:
-        """What of them is left without prompts, (rows, sets)."""
+    def share_of_prompts(self, factors: Factors) -> Array:
+        """Share of them that prompts of others take, (rows, sets)."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ class Served:
         separate = serving.tpot_separate(decode, other, rate, group)
         return np.asarray(np.where(self.mixed[:, None], mixed, separate))
 
-    def decoding(self, factors: Factors) -> Array:
-        """What of them is left without prompts, (rows, sets)."""
-        return self.decode.seconds(factors)
+    def share_of_prompts(self, factors: Factors) -> Array:
+        """Share of them that prompts of others take, (rows, sets)."""
+        return np.asarray(1 - self.decode.seconds(factors) / self.seconds(factors))
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,9 @@ class Pooled:
         n = serving.decoding_in_pool(self.concurrency[:, None], first, capacity, self.osl[:, None], step)
         return step(np.maximum(n, 1e-9))
 
-    def decoding(self, factors: Factors) -> Array:
-        """What of them is left without prompts, (rows, sets): all."""
-        return self.seconds(factors)
+    def share_of_prompts(self, factors: Factors) -> Array:
+        """Share of them that prompts of others take, (rows, sets): none."""
+        return np.zeros_like(self.seconds(factors))
 
 
 def _interpolated(x: Array, grid: Array, values: Array) -> Array:
@@ -135,11 +135,11 @@ class Batch:
 
     def seconds(self, factors: Factors) -> Array:
         """Predicted times, (rows, sets)."""
-        return np.asarray(self.prefill.seconds(factors) + self.decoding(factors))
+        return np.asarray(self.prefill.seconds(factors) + self.steps[:, None] * self.decode.seconds(factors))
 
-    def decoding(self, factors: Factors) -> Array:
-        """What of them is left without prompts, (rows, sets)."""
-        return np.asarray(self.steps[:, None] * self.decode.seconds(factors))
+    def share_of_prompts(self, factors: Factors) -> Array:
+        """Share of them that prompts of others take, (rows, sets): none."""
+        return np.zeros_like(self.seconds(factors))
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Problem:
     """Measured rows and how they are predicted.
 
     `rows` is the table of measurements in the order of the predictions, `measured` their seconds, `kinds` which of
-    :data:`cheetah_xr.draws.SCALES` the errors of their decoding have.
+    :data:`cheetah_xr.draws.SCALES` their errors have where no prompts of others are served.
     """
 
     parts: tuple[Part, ...]
@@ -159,9 +159,9 @@ class Problem:
         """Predicted times, (rows, sets)."""
         return np.concatenate([part.seconds(factors) for part in self.parts])
 
-    def prompts(self, factors: Factors) -> Array:
-        """Share of the times that prompts take, (rows, sets)."""
-        return 1 - np.concatenate([part.decoding(factors) for part in self.parts]) / self.seconds(factors)
+    def share_of_prompts(self, factors: Factors) -> Array:
+        """Share of the times that prompts of others take, (rows, sets)."""
+        return np.concatenate([part.share_of_prompts(factors) for part in self.parts])
 
     def log_scales(self, scales: Array, share: Array) -> Array:
         """Logarithm of the scale of every row's error, (rows, sets).
@@ -171,7 +171,7 @@ class Problem:
         scales
             Logarithms of :data:`cheetah_xr.draws.SCALES`, (sets, scales).
         share
-            Share of every row's time that prompts take, (rows,); see :func:`cheetah_xr.draws.between`.
+            Share of every row's time that prompts of others take, (rows,); see :func:`cheetah_xr.draws.between`.
         """
         of_prompts = share[:, None]
         return np.asarray((1 - of_prompts) * scales.T[self.kinds] + of_prompts * scales.T[-1])

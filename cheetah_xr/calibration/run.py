@@ -136,7 +136,9 @@ def predict(rows: pd.DataFrame, found: Calibration, share: float = 0.9) -> pd.Da
     fields = fields_of(np.log([[found.best[name] for name in NAMES]]))
     best = problem.seconds(fields)[:, 0]
     sets = problem.seconds(fields_of(np.log(found.draws[list(NAMES)].to_numpy())))
-    log_scales = problem.log_scales(np.log(found.draws[list(SCALES)].to_numpy()), problem.prompts(fields)[:, 0])
+    log_scales = problem.log_scales(
+        np.log(found.draws[list(SCALES)].to_numpy()), problem.share_of_prompts(fields)[:, 0]
+    )
     ends, t = [(1 - share) / 2, (1 + share) / 2], multiples(20)
     each = zip(sets, np.exp(log_scales), strict=True)
     low, high = np.stack([np.quantile(row[:, None] * np.exp(scale[:, None] * t), ends) for row, scale in each]).T

@@ -29,9 +29,6 @@ VARIABLES = {
     "e2e": ("s", "time from request to last token"),
 }
 
-OF_PROMPTS = ("prefill_time", "ttft")
-"""Times whose errors are those of prompts."""
-
 NOT_SHOWN = ("batch", "seq_len", "phase")
 
 
@@ -58,8 +55,8 @@ def result(
     codes
         ``status`` and ``limit``.
     share
-        Share of ``tpot`` that prompts of others take: errors of measurement are between those of decoding and of
-        prompts.
+        Share of ``tpot`` that prompts of others take: errors of measurement are between those of passes and of what
+        such prompts add.
     hidden
         Coordinates of the pool that are not shown.
     n_gpus
@@ -79,21 +76,14 @@ def result(
     limit = codes["limit"].where(ok, NOT_COMPUTED).astype(np.int8)
     ds["limit"] = limit.assign_attrs(_flags("why no more requests decode at once", LIMITS))
     ds["status"] = codes["status"].astype(np.int8).assign_attrs(attributes("status"))
-    if ERROR in ds.coords:
-        ds = _with_errors(ds, share.where(ok))
+    if pool.axes.errors:
+        passes, prompts = ds[ERROR], pool.axes.errors[PROMPTS]
+        both = between(*(one.drop_vars(list(one.coords)) for one in (passes, prompts)), share.where(ok))
+        ds = ds.assign_coords({ERROR: both.assign_attrs(passes.attrs)})
     order = [*pool.grid.dims, *(dim for numbers in given.values() for dim in numbers.dims)]
     return ds.transpose(*dict.fromkeys(dim for dim in order if dim in ds.dims)).assign_attrs(
         dataset_attributes(prepare(pool.axes, ["status"]))
     )
-
-
-def _with_errors(ds: xr.Dataset, share: xr.DataArray) -> xr.Dataset:
-    """Errors of a mix of both, and of times that are those of prompts."""
-    for name in OF_PROMPTS:
-        ds[name].attrs[ERROR] = PROMPTS
-    decode, prompts = (ds[name].drop_vars(list(ds[name].coords)) for name in (ERROR, PROMPTS))
-    words = {**decode.attrs, "long_name": "scale of ln(measured/predicted)"}
-    return ds.assign_coords({ERROR: between(decode, prompts, share).assign_attrs(words)})
 
 
 def limit_of(full: xr.DataArray, prefill: xr.DataArray) -> xr.DataArray:
