@@ -110,8 +110,7 @@ def test_every_derived_metric_that_has_draws_follows_time_as_its_formula_does(po
     names = list(cx.analysis.DERIVED)
     ds = cx.evaluate(**where, efficiency=posterior)
     now, slow = cx.derive(ds, names), cx.derive(ds.assign(step_time=ds.step_time * 2), names)
-    ones = {name: xr.ones_like(now[name]) for name in ("error_scale", "error_scale_prompts")}
-    wide = now.assign_coords(ones)
+    wide = now.assign_coords(error_scale=xr.ones_like(now.error_scale))
     for name in names:
         if "draw" not in now[name].dims:
             continue
@@ -119,31 +118,6 @@ def test_every_derived_metric_that_has_draws_follows_time_as_its_formula_does(po
         assert ratio == pytest.approx(2) or ratio == pytest.approx(0.5)
         bands = cx.summarize(wide[[name]])[name]
         assert (bands.sel(band="high") > 5 * bands.sel(band="median")).all(), f"{name} has no error"
-
-
-def test_prompts_have_errors_of_their_own(posterior):
-    """Alone, on an axis of phases, on layouts of both phases, and in what is derived from one phase."""
-    where = {"model": "llama-3.1-8b", "gpu": "h100-sxm", "batch": 8, "seq_len": 1024, "efficiency": posterior}
-    alone = {phase: cx.evaluate(**where, phase=phase) for phase in ("prefill", "decode")}
-    scales = {"prefill": "error_scale_prompts", "decode": "error_scale"}
-    bands = {}
-    for phase, ds in alone.items():
-        only = xr.Dataset({"step_time": ("draw", ds.step_time.values, {"units": "s"})})
-        bands[phase] = cx.summarize(
-            only.assign_coords(error_scale=("draw", ds[scales[phase]].values, {"dof": 3.0}))
-        ).step_time
-        np.testing.assert_array_equal(cx.summarize(ds).step_time, bands[phase])
-    axis = cx.derive(cx.evaluate(**where, phase=["prefill", "decode"]), ["tpot", "ttft"])
-    both = cx.evaluate(**where, phase=xr.DataArray(["decode", "prefill"], dims="case"))
-    for phase, band in bands.items():
-        np.testing.assert_array_equal(cx.summarize(axis).step_time.sel(phase=phase), band)
-        of_case = cx.summarize(both).step_time.isel(case=["decode", "prefill"].index(phase))
-        np.testing.assert_array_equal(of_case, band)
-    np.testing.assert_array_equal(cx.summarize(axis[["ttft"]]).ttft, bands["prefill"])
-    np.testing.assert_array_equal(cx.summarize(axis[["tpot"]]).tpot, bands["decode"])
-    unknown = axis.assign(x=axis.tpot.drop_attrs().assign_attrs(units="s"))
-    with pytest.raises(cx.SpecError, match=r"x is of no phase; set attrs\['phase'\]"):
-        cx.summarize(unknown)
 
 
 def test_the_rest_of_a_result_is_kept(posterior):

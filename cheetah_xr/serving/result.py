@@ -77,8 +77,8 @@ def result(
     ds["limit"] = limit.assign_attrs(_flags("why no more requests decode at once", LIMITS))
     ds["status"] = codes["status"].astype(np.int8).assign_attrs(attributes("status"))
     if pool.axes.errors:
-        passes, prompts = ds[ERROR], pool.axes.errors[PROMPTS]
-        both = between(*(one.drop_vars(list(one.coords)) for one in (passes, prompts)), share.where(ok))
+        passes, prompts = (one.drop_vars(list(one.coords)) for one in (ds[ERROR], pool.axes.errors[PROMPTS]))
+        both: xr.DataArray = between(passes, prompts, share.where(ok))
         ds = ds.assign_coords({ERROR: both.assign_attrs(passes.attrs)})
     order = [*pool.grid.dims, *(dim for numbers in given.values() for dim in numbers.dims)]
     return ds.transpose(*dict.fromkeys(dim for dim in order if dim in ds.dims)).assign_attrs(
