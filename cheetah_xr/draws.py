@@ -19,8 +19,8 @@ ERROR = "error_scale"
 
 PROMPTS = "error_scale_prompts"
 SCALES = ("error_scale_dense", "error_scale_experts", PROMPTS)
-"""Scales in a posterior: of passes of models without routed experts, of models with them, and of what prompts of others
-add to the time per token of a request that is served."""
+"""Scales in a posterior: of passes of models without routed experts, of models with them, and of what prompts add to
+times that decoding has a part in."""
 
 BASE = "base"
 """Attribute of a posterior: the efficiency record whose fields no factor sets, as JSON."""
@@ -70,7 +70,7 @@ def error_scale(scales: Mapping[str, xr.DataArray], models: Labelled) -> xr.Data
 
 
 def between(passes: Any, prompts: Any, share: Any) -> Any:
-    """Scale of the error of a time of which prompts of others take a share: between the two, in logarithms."""
+    """Scale of the error of a time of which prompts take a share beside decoding: between the two, in logarithms."""
     return passes ** (1 - share) * prompts**share
 
 

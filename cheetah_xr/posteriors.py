@@ -44,8 +44,8 @@ def load_posterior(posterior: str | Path | xr.Dataset) -> xr.Dataset:
     xarray.Dataset
         On the dim ``draw``, a variable for each field of the efficiency record a factor sets (fractions, or s), and
         ``error_scale_dense``, ``error_scale_experts`` and ``error_scale_prompts``, the scales of ln(measured/predicted)
-        of passes of models without and with routed experts, and of what prompts of others add to the time per token of
-        a request that is served. It has a Student distribution with ``dof`` degrees of freedom; scales are taken as
+        of passes of models without and with routed experts, and of what prompts add to times that decoding has a part
+        in. It has a Student distribution with ``dof`` degrees of freedom; scales are taken as
         the file has them. Attributes: ``name``, ``dof``, and ``base``, the record with the other fields, as JSON.
 
     Raises
@@ -72,7 +72,7 @@ def _dataset(columns: Mapping[str, Array], name: str) -> xr.Dataset:
     for factor in FACTORS:
         for field in factor.fields:
             ds[field] = (d.DRAW, columns[factor.name], {**described(field), "factor": factor.name})
-    of = ("passes, models without routed experts", "passes, models with routed experts", "prompts of others")
+    of = ("passes, models without routed experts", "passes, models with routed experts", "prompts beside decoding")
     for scale, what in zip(SCALES, of, strict=True):
         words = {"units": "1", "long_name": f"scale of ln(measured/predicted): {what}", "dof": TAIL}
         ds[scale] = (d.DRAW, columns[scale], words)

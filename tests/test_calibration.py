@@ -20,7 +20,7 @@ from cheetah_xr.calibration import passes, published
 from cheetah_xr.calibration.factors import FACTORS, NAMES, fields_of
 from cheetah_xr.calibration.fit import LOG_SCALES, TAIL, Target, polish, search, thinned
 from cheetah_xr.calibration.measured import read_measurements
-from cheetah_xr.calibration.problem import make_problem
+from cheetah_xr.calibration.problem import Served, make_problem
 from cheetah_xr.calibration.run import Effort, calibrate, predict
 from cheetah_xr.calibration.sample import multiples
 from cheetah_xr.cli import app
@@ -92,6 +92,27 @@ def test_log_likelihood_by_hand(tmp_path: Path) -> None:
     # half the time of prompts: half way from 0.1 to 0.4 in logarithms is 0.2
     half = replace(dense, share=np.array([0.5, 0.0]))
     assert half.log_likelihood(point, scales)[0] == pytest.approx(density[1][0] + density[0][1])
+
+
+def test_the_share_of_prompts(tmp_path: Path) -> None:
+    """Of a served token and of a batch from start to end what is no decoding; of pools and of a prefill alone none."""
+    path = tmp_path / "every.csv"
+    one = {"model": "llama-3.1-8b", "gpu": "h100-sxm", "precision": "bf16", "isl": 1000, "osl": 100, "concurrency": 16}
+    layout = {f"{pool}{name}": 1 for pool in ("", "prefill_", "decode_") for name in ("tp", "dp", "ep", "workers")}
+    times = {"aggregated": "tpot_s", "disaggregated": "tpot_s", "prefill": "ttft_s", "static": "elapsed_s"}
+    lines = [{**one, **layout, "mode": mode, time: 1.0} for mode, time in times.items()]
+    pd.DataFrame(lines).drop(columns="workers").to_csv(path, index=False)
+    problem = make_problem(read_measurements(path))
+    values = fields_of(np.log([[factor.median for factor in FACTORS]]))
+    share = dict(zip(problem.rows["mode"], problem.share_of_prompts(values)[:, 0], strict=True))
+    seconds = dict(zip(problem.rows["mode"], problem.seconds(values)[:, 0], strict=True))
+    assert share["disaggregated"] == share["prefill"] == 0
+    assert share["static"] == pytest.approx(seconds["prefill"] / seconds["static"], rel=1e-9)
+    served = problem.parts[0]
+    assert isinstance(served, Served)
+    step = served.decode.seconds(values)[0, 0]
+    assert share["aggregated"] == pytest.approx(1 - step / seconds["aggregated"], rel=1e-12)
+    assert 0.05 < share["aggregated"] < 0.9
 
 
 def test_a_calibration_repeats_from_its_seed_and_covers(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ MOST_OF_ONE = 30
 class Target:
     """Log-probability of factors given measured rows, for many sets at once.
 
-    `share` is that of every row's time that prompts of others take, (rows,); without it nothing is.
+    `share` is that of every row's time that prompts take beside decoding, (rows,); without it, none.
     """
 
     problem: Problem

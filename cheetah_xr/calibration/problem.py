@@ -59,7 +59,7 @@ class Part(Protocol):
         """Predicted times, (rows, sets)."""
 
     def share_of_prompts(self, factors: Factors) -> Array:
-        """Share of them that prompts of others take, (rows, sets)."""
+        """Share of them that prompts take beside decoding, (rows, sets)."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Served:
         return np.asarray(np.where(self.mixed[:, None], mixed, separate))
 
     def share_of_prompts(self, factors: Factors) -> Array:
-        """Share of them that prompts of others take, (rows, sets)."""
+        """Share of them that prompts take beside decoding, (rows, sets)."""
         return np.asarray(1 - self.decode.seconds(factors) / self.seconds(factors))
 
 
@@ -111,7 +111,7 @@ class Pooled:
         return step(np.maximum(n, 1e-9))
 
     def share_of_prompts(self, factors: Factors) -> Array:
-        """Share of them that prompts of others take, (rows, sets): none."""
+        """Share of them that prompts take beside decoding, (rows, sets): none."""
         return np.zeros_like(self.seconds(factors))
 
 
@@ -138,8 +138,9 @@ class Batch:
         return np.asarray(self.prefill.seconds(factors) + self.steps[:, None] * self.decode.seconds(factors))
 
     def share_of_prompts(self, factors: Factors) -> Array:
-        """Share of them that prompts of others take, (rows, sets): none."""
-        return np.zeros_like(self.seconds(factors))
+        """Share of them that prompts take beside decoding, (rows, sets): none of a prefill alone."""
+        decode = self.steps[:, None] * self.decode.seconds(factors)
+        return np.asarray((1 - decode / self.seconds(factors)) * (self.steps[:, None] > 0))
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ class Problem:
     """Measured rows and how they are predicted.
 
     `rows` is the table of measurements in the order of the predictions, `measured` their seconds, `kinds` which of
-    :data:`cheetah_xr.draws.SCALES` their errors have where no prompts of others are served.
+    :data:`cheetah_xr.draws.SCALES` their errors have where no prompts stand beside decoding.
     """
 
     parts: tuple[Part, ...]
@@ -160,7 +161,7 @@ class Problem:
         return np.concatenate([part.seconds(factors) for part in self.parts])
 
     def share_of_prompts(self, factors: Factors) -> Array:
-        """Share of the times that prompts of others take, (rows, sets)."""
+        """Share of the times that prompts take beside decoding, (rows, sets)."""
         return np.concatenate([part.share_of_prompts(factors) for part in self.parts])
 
     def log_scales(self, scales: Array, share: Array) -> Array:
@@ -171,7 +172,7 @@ class Problem:
         scales
             Logarithms of :data:`cheetah_xr.draws.SCALES`, (sets, scales).
         share
-            Share of every row's time that prompts of others take, (rows,); see :func:`cheetah_xr.draws.between`.
+            Share of every row's time that prompts take beside decoding, (rows,); see :func:`cheetah_xr.draws.between`.
         """
         of_prompts = share[:, None]
         return np.asarray((1 - of_prompts) * scales.T[self.kinds] + of_prompts * scales.T[-1])
