@@ -39,7 +39,7 @@ def cluster():
 @pytest.fixture
 def client(cluster):
     with Client(cluster) as connected:
-        connected.wait_for_workers(2)
+        connected.wait_for_workers(2, timeout=60)
         yield connected
 
 
@@ -88,20 +88,21 @@ def test_workers_need_only_the_sweep(client, write, elsewhere):
 
 
 @pytest.mark.parametrize("whom", ["one worker", "every worker"])
-def test_sigkill_of_workers(whom, client, many, elsewhere, undisturbed):
+def test_sigkill_of_workers(whom, many, elsewhere, undisturbed):
     """Killed in the middle of a run: Dask starts new ones, and the run goes on to the same bits."""
     path = elsewhere / "killed.zarr"
-    pids = list(client.run(os.getpid).values())
-    with ThreadPoolExecutor(1) as pool:
+    with processes(2) as two, Client(two) as client, ThreadPoolExecutor(1) as pool:
+        client.wait_for_workers(2, timeout=60)
+        pids = list(client.run(os.getpid).values())
         running = pool.submit(cx.run_sweep, many, path, client=client, progress=False)
         wait_for(lambda: markers_there(path) > 5 or running.done(), "some blocks")
         for pid in pids[:1] if whom == "one worker" else pids:
             os.kill(pid, signal.SIGKILL)
         assert not running.done()
         assert_same(running.result(timeout=180), undisturbed)
-    # Not all of them need be back: once in a while the oldest Dask leaves one out on a busy machine.
-    client.wait_for_workers(1, timeout=60)
-    assert set(client.run(os.getpid).values()) != set(pids)
+        # Not all of them need be back: once in a while the oldest Dask leaves one out on a busy machine.
+        client.wait_for_workers(1, timeout=60)
+        assert set(client.run(os.getpid).values()) != set(pids)
 
 
 def test_a_block_that_ends_every_worker(many, elsewhere, undisturbed):
