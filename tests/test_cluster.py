@@ -91,7 +91,8 @@ def test_workers_need_only_the_sweep(client, write, elsewhere):
 def test_sigkill_of_workers(whom, many, elsewhere, undisturbed):
     """Killed in the middle of a run: Dask starts new ones, and the run goes on to the same bits."""
     path = elsewhere / "killed.zarr"
-    with processes(2) as two, Client(two) as client, ThreadPoolExecutor(1) as pool:
+    allowed = dask.config.set({"distributed.scheduler.allowed-failures": 3})
+    with allowed, processes(2) as two, Client(two) as client, ThreadPoolExecutor(1) as pool:
         client.wait_for_workers(2, timeout=60)
         pids = list(client.run(os.getpid).values())
         running = pool.submit(cx.run_sweep, many, path, client=client, progress=False)
