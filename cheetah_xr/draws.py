@@ -70,8 +70,8 @@ def error_scale(scales: Mapping[str, xr.DataArray], models: Labelled) -> xr.Data
 
 
 def between(passes: Any, prompts: Any, share: Any) -> Any:
-    """Scale of the error of a time of which prompts take a share beside decoding: between the two, in logarithms."""
-    return passes ** (1 - share) * prompts**share
+    """Logarithm of the scale of a time of which prompts take a share beside decoding, from those of both."""
+    return (1 - share) * passes + share * prompts
 
 
 def _drawn(posterior: xr.Dataset, name: str, label: str) -> xr.DataArray:

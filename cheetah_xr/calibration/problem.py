@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ..draws import between
 from ..specs import load_model
 from ..terms import serving
 from ..validation.status import degrees_of
@@ -172,10 +173,9 @@ class Problem:
         scales
             Logarithms of :data:`cheetah_xr.draws.SCALES`, (sets, scales).
         share
-            Share of every row's time that prompts take beside decoding, (rows,); see :func:`cheetah_xr.draws.between`.
+            Share of every row's time that prompts take beside decoding, (rows,).
         """
-        of_prompts = share[:, None]
-        return np.asarray((1 - of_prompts) * scales.T[self.kinds] + of_prompts * scales.T[-1])
+        return np.asarray(between(scales.T[self.kinds], scales.T[-1], share[:, None]))
 
 
 def make_problem(rows: pd.DataFrame, serving: Serving = SERVING) -> Problem:

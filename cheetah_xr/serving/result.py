@@ -78,7 +78,7 @@ def result(
     ds["status"] = codes["status"].astype(np.int8).assign_attrs(attributes("status"))
     if pool.axes.errors:
         passes, prompts = (one.drop_vars(list(one.coords)) for one in (ds[ERROR], pool.axes.errors[PROMPTS]))
-        both: xr.DataArray = between(passes, prompts, share.where(ok))
+        both: xr.DataArray = np.exp(between(np.log(passes), np.log(prompts), share.where(ok)))
         ds = ds.assign_coords({ERROR: both.assign_attrs(passes.attrs)})
     order = [*pool.grid.dims, *(dim for numbers in given.values() for dim in numbers.dims)]
     return ds.transpose(*dict.fromkeys(dim for dim in order if dim in ds.dims)).assign_attrs(
