@@ -72,7 +72,7 @@ class Axes:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     scales: Mapping[str, Any] = field(default_factory=dict)
     draws: Mapping[str, xr.DataArray] = field(default_factory=dict)
-    beside: dict[str, xr.DataArray] = field(default_factory=dict)
+    beside: Mapping[str, xr.DataArray] = field(default_factory=dict)
     errors: Mapping[str, xr.DataArray] = field(default_factory=dict)
 
 

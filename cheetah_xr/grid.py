@@ -210,7 +210,7 @@ def _coords(
                 if key in dims and key not in coords:
                     coords[str(key)] = (values.dims, values.values, dict(values.attrs))
     errors = {ERROR: error_scale(axes.errors, given[d.MODEL])} if axes.errors else {}
-    for name, values in (axes.beside | errors).items():
+    for name, values in {**axes.beside, **errors}.items():
         coords[name] = (values.dims, values.values, dict(values.attrs))
     coords["n_gpus"] = _n_gpus(given[d.TP], given[d.DP])
     gpu = given[d.GPU]
