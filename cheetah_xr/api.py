@@ -10,12 +10,12 @@ import xarray as xr
 
 from . import dims as d
 from .analysis.derive import DERIVED, derive
-from .axes import Axes, layout_labels
+from .arguments import axes_of
+from .axes import layout_labels
 from .by_kernel import breakdown_of
 from .by_operation import ANY_GPU, operations_of
-from .draws import with_draws
 from .engine import evaluate_axes
-from .specs import AnyModel, Model, Options, SpecError, load_model, to_record
+from .specs import AnyModel, Model, Options, SpecError, load_model
 from .variables import VARIABLES
 
 
@@ -113,34 +113,6 @@ def stored_for(outputs: Sequence[str], *, clipped: bool = False) -> list[str]:
         if clipped and name in DERIVED:
             found.append("max_batch")
     return list(dict.fromkeys(found))
-
-
-def axes_of(
-    model: Any,
-    gpu: Any,
-    precision: Any = "bf16",
-    batch: Any = 1,
-    seq_len: Any = 1,
-    phase: Any = "decode",
-    tp: Any = 1,
-    dp: Any = 1,
-    ep: Any = 1,
-    efficiency: Any = "default",
-    options: Options | Mapping[str, Any] | None = None,
-    overrides: Mapping[str, Any] | None = None,
-    scales: Mapping[str, Any] | None = None,
-) -> Axes:
-    """Gather the arguments of :func:`evaluate` into one record, refusing what is not of their kind."""
-    chosen = to_record(Options, options, "options") if isinstance(options, Mapping) else options or Options()
-    if not isinstance(chosen, Options):
-        raise SpecError(f"options: expected Options or a mapping, got {options!r}")
-    for name, given in (("overrides", overrides), ("scales", scales)):
-        if given is not None and not isinstance(given, Mapping):
-            raise SpecError(f"{name}: expected a mapping from record.field to numbers, got {given!r}")
-    return with_draws(Axes(
-        model, gpu, precision, efficiency, phase, batch, seq_len, tp, dp, ep, chosen, overrides or {},
-        scales or {},
-    ))  # fmt: skip
 
 
 def breakdown(

@@ -8,7 +8,6 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from .calibration.sample import multiples
 from .dims import BAND, DRAW
 from .draws import ERROR
 from .specs import SpecError
@@ -139,3 +138,10 @@ def _of_most(values: xr.DataArray) -> xr.DataArray:
     counts = xr.concat([(values == code).sum(DRAW) for code in codes], "code")
     most: xr.DataArray = counts.argmax("code")
     return most.copy(data=codes[most.values]).assign_attrs(values.attrs)
+
+
+def multiples(n: int, dof: float) -> Array:
+    """Equally probable multiples of the errors' scale: the middles of `n` slices of the Student distribution."""
+    from scipy import stats
+
+    return np.asarray(stats.t.ppf((np.arange(n) + 0.5) / n, dof))

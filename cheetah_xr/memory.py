@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .api import axes_of
+from .arguments import axes_of
 from .axes import Axes
 from .cache import Held, held
 from .engine import case_of

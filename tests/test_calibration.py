@@ -16,13 +16,13 @@ from typer.testing import CliRunner
 
 import cheetah_xr as cx
 from cheetah_xr import validation
+from cheetah_xr.bands import multiples
 from cheetah_xr.calibration import passes, published
 from cheetah_xr.calibration.factors import FACTORS, NAMES, fields_of
 from cheetah_xr.calibration.fit import LOG_SCALES, TAIL, Target, polish, search, thinned
 from cheetah_xr.calibration.measured import read_measurements
 from cheetah_xr.calibration.problem import Served, make_problem
 from cheetah_xr.calibration.run import Effort, calibrate, predict
-from cheetah_xr.calibration.sample import multiples
 from cheetah_xr.cli import app
 
 TRUE = dict(zip(NAMES, np.log([factor.median for factor in FACTORS]), strict=True)) | {
@@ -201,7 +201,7 @@ def test_rows_of_one_configuration_are_thinned_evenly() -> None:
 
 
 def test_multiples_are_equally_probable_and_symmetric() -> None:
-    found = multiples(4)
+    found = multiples(4, TAIL)
     # A Student variable of 3 degrees of freedom is below 0.34922 with probability 5/8 and below 1.4226 with 7/8.
     assert found == pytest.approx([-1.42263, -0.34922, 0.34922, 1.42263], abs=1e-4)
 

@@ -8,7 +8,7 @@ import xarray as xr
 
 import cheetah_xr as cx
 from cheetah_xr import blocks, engine, expressions
-from cheetah_xr.api import axes_of
+from cheetah_xr.arguments import axes_of
 from cheetah_xr.variables import VARIABLES
 
 FREE = cx.Options(on_infeasible="ignore")

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 import cheetah_xr as cx
-from cheetah_xr.api import axes_of
+from cheetah_xr.arguments import axes_of
 from cheetah_xr.mixed import evaluate_mixed
 from cheetah_xr.specs import load_gpu
 

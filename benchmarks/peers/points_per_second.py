@@ -20,7 +20,7 @@ from rich.table import Table
 from timing import SAMPLE, TP
 
 import cheetah_xr as cx
-from cheetah_xr.api import axes_of
+from cheetah_xr.arguments import axes_of
 from cheetah_xr.engine import prepare
 
 PEERS = ("aiconfigurator", "llm-analysis", "genz-llm")

@@ -12,13 +12,14 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from ..bands import multiples
 from ..draws import SCALES
 from ..specs import SpecError
 from ..validation.split import configurations
 from .factors import FACTORS, KNOWN, NAMES, fields_of
-from .fit import Target, polish, search, thinned
+from .fit import TAIL, Target, polish, search, thinned
 from .problem import make_problem
-from .sample import diagnostics, multiples, sample
+from .sample import diagnostics, sample
 
 Array = NDArray[Any]
 Told = Callable[[str, int, int], None]
@@ -139,7 +140,7 @@ def predict(rows: pd.DataFrame, found: Calibration, share: float = 0.9) -> pd.Da
     log_scales = problem.log_scales(
         np.log(found.draws[list(SCALES)].to_numpy()), problem.share_of_prompts(fields)[:, 0]
     )
-    ends, t = [(1 - share) / 2, (1 + share) / 2], multiples(20)
+    ends, t = [(1 - share) / 2, (1 + share) / 2], multiples(20, TAIL)
     each = zip(sets, np.exp(log_scales), strict=True)
     low, high = np.stack([np.quantile(row[:, None] * np.exp(scale[:, None] * t), ends) for row, scale in each]).T
     return pd.DataFrame(

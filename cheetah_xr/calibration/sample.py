@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..draws import SCALES
 from .factors import FACTORS, NAMES
-from .fit import LOG_SCALES, TAIL, Target
+from .fit import LOG_SCALES, Target
 
 Array = NDArray[Any]
 
@@ -90,10 +90,3 @@ def diagnostics(posterior: xr.Dataset) -> pd.DataFrame:
     rhat, ess = computed.rhat(posterior), computed.ess(posterior)
     columns = {"r_hat": rhat, "effective_samples": ess}
     return pd.DataFrame({label: {name: float(ds[name]) for name in posterior} for label, ds in columns.items()})
-
-
-def multiples(n: int, dof: float = TAIL) -> Array:
-    """Equally probable multiples of the errors' scale: the middles of `n` slices of the Student distribution."""
-    from scipy import stats
-
-    return np.asarray(stats.t.ppf((np.arange(n) + 0.5) / n, dof))

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from .. import dims as d
-from ..api import axes_of
+from ..arguments import axes_of
 from ..axes import TYPES, Axes, labelled_integers
 from ..grid import BESIDE, FIELD_UNITS, Grid, build
 from ..specs import Options, SpecError
