@@ -27,10 +27,10 @@ from rich.console import Console
 from rich.table import Table
 
 import cheetah_xr as cx
-from cheetah_xr import run
-from cheetah_xr.blocks import REDUCED_POINTS
-from cheetah_xr.engine import prepare
-from cheetah_xr.recipe import make_recipe
+from cheetah_xr.engine.evaluator import prepare
+from cheetah_xr.sweep import runner as run
+from cheetah_xr.sweep.blocks import REDUCED_POINTS
+from cheetah_xr.sweep.plan import make_recipe
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import oracle

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from . import dims as d
 from .analysis.derive import DERIVED, derive
-from .arguments import axes_of
-from .axes import layout_labels
-from .by_kernel import breakdown_of
-from .by_operation import ANY_GPU, operations_of
-from .engine import evaluate_axes
+from .engine import dims as d
+from .engine.arguments import axes_of
+from .engine.axes import layout_labels
+from .engine.evaluator import evaluate_axes
+from .engine.kernel_breakdown import breakdown_of
+from .engine.operation_table import ANY_GPU, operations_of
+from .engine.variables import VARIABLES
 from .specs import AnyModel, Model, Options, SpecError, load_model
-from .variables import VARIABLES
 
 
 def evaluate(

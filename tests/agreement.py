@@ -7,7 +7,7 @@ import oracle
 import points
 
 import cheetah_xr as cx
-from cheetah_xr.status import BOTTLENECKS, CODES
+from cheetah_xr.engine.validity import BOTTLENECKS, CODES
 
 STATUS = {code: name for name, code in CODES.items()}
 CAUSE = {code: name for name, code in BOTTLENECKS.items()}

@@ -5,8 +5,8 @@ digits of a sum tell its terms apart.
 """
 
 import cheetah_xr as cx
+from cheetah_xr.engine.validity import CODES
 from cheetah_xr.specs import COMPUTE_TYPES, GEMM_CLASSES, WEIGHT_CLASSES
-from cheetah_xr.status import CODES
 
 BYTES = cx.Precision(
     name="bytes",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from cheetah_xr import cli as command_line
-from cheetah_xr import run as engine_run
+from cheetah_xr.sweep import runner as engine_run
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from cheetah_xr.validation import rules, silicon
+from cheetah_xr.calibration.measurements import rules, silicon
 
 EXPORTS = {
     "database": "db-dump/2026-04-27; config_id=1; silicon_concurrency={c}; measured={d}T00:00:00.000Z; run=2",

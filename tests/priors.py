@@ -4,8 +4,8 @@ import csv
 
 import numpy as np
 
-from cheetah_xr.calibration.factors import FACTORS, NAMES
-from cheetah_xr.draws import SCALES
+from cheetah_xr.calibration.parameters import FACTORS, NAMES
+from cheetah_xr.engine.posterior_axis import SCALES
 
 
 def draws_of_priors(n=40, seed=0):

@@ -9,7 +9,7 @@ import time
 import numpy as np
 
 import cheetah_xr as cx
-from cheetah_xr.store import state
+from cheetah_xr.sweep.store.writer import state
 
 SWEEP = {
     "title": "Disturbed",

@@ -9,7 +9,7 @@ import xarray as xr
 from refusal import refused
 
 import cheetah_xr as cx
-from cheetah_xr.status import CODES
+from cheetah_xr.engine.validity import CODES
 
 MODEL, GPU = "llama-3.1-70b", "h100-sxm"
 DEFAULTS = {"tp": 4, "batch": 32, "seq_len": 2048, "efficiency": "ideal"}

@@ -9,7 +9,7 @@ from priors import draws_of_priors, write_csv
 from scipy import stats
 
 import cheetah_xr as cx
-from cheetah_xr.bands import FOLLOWS_TIME, N_MULTIPLES
+from cheetah_xr.analysis.intervals import FOLLOWS_TIME, N_MULTIPLES
 
 S = {"units": "s", "long_name": "a time"}
 
@@ -154,7 +154,7 @@ def test_a_result_alone_and_in_a_grid_has_the_same_bands(posterior):
 def test_chunks_do_not_change_bands(posterior, monkeypatch):
     grid = cx.evaluate("llama-3.1-8b", "h100-sxm", batch=[1, 8, 64], seq_len=[128, 2048], efficiency=posterior)
     whole = cx.summarize(grid)
-    monkeypatch.setattr("cheetah_xr.bands.CHUNK", 1)
+    monkeypatch.setattr("cheetah_xr.analysis.intervals.CHUNK", 1)
     assert cx.summarize(grid).identical(whole)
     assert cx.summarize(grid.chunk(batch=1, draw=7)).identical(whole)
 

@@ -15,14 +15,15 @@ from sabotage import python, wait_for
 from typer.testing import CliRunner
 
 import cheetah_xr as cx
-from cheetah_xr import validation
-from cheetah_xr.bands import multiples
-from cheetah_xr.calibration import passes, published
-from cheetah_xr.calibration.factors import FACTORS, NAMES, fields_of
-from cheetah_xr.calibration.fit import LOG_SCALES, TAIL, Target, polish, search, thinned
-from cheetah_xr.calibration.measured import read_measurements
-from cheetah_xr.calibration.problem import Served, make_problem
-from cheetah_xr.calibration.run import Effort, calibrate, predict
+from cheetah_xr.analysis.intervals import multiples
+from cheetah_xr.calibration import measurements as validation
+from cheetah_xr.calibration import passes
+from cheetah_xr.calibration import shipped_sets as published
+from cheetah_xr.calibration.measurements.user_csv import read_measurements
+from cheetah_xr.calibration.objective import LOG_SCALES, TAIL, Target, polish, search, thinned
+from cheetah_xr.calibration.parameters import FACTORS, NAMES, fields_of
+from cheetah_xr.calibration.pipeline import Effort, calibrate, predict
+from cheetah_xr.calibration.predictors import Served, make_problem
 from cheetah_xr.cli import app
 
 TRUE = dict(zip(NAMES, np.log([factor.median for factor in FACTORS]), strict=True)) | {
@@ -156,7 +157,7 @@ FOREVER = """
     from pathlib import Path
     from cheetah_xr import validation
     from cheetah_xr.calibration import published
-    from cheetah_xr.calibration.run import Effort
+    from cheetah_xr.calibration.pipeline import Effort
 
     def say(stage, done, total):
         print(stage, *(child.pid for child in multiprocessing.active_children()), flush=True)

@@ -10,8 +10,9 @@ import pytest
 import xarray as xr
 
 import cheetah_xr as cx
-from cheetah_xr.calibration import passes, rows
-from cheetah_xr.calibration.factors import FACTORS, base_values, fields_of, log_prior
+from cheetah_xr.calibration import cases as rows
+from cheetah_xr.calibration import passes
+from cheetah_xr.calibration.parameters import FACTORS, base_values, fields_of, log_prior
 
 CASES = [
     ("llama-3.1-70b", "h100-sxm", "fp8-kv8"),

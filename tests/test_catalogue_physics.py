@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 import cheetah_xr as cx
-from cheetah_xr.status import CODES
+from cheetah_xr.engine.validity import CODES
 
 EIGHT = {"name": "eight", "memory_gb": 150, "hbm_bandwidth_gb_s": 4800, "peak_bf16_tflops": 989.4, "nic_gb_s": 50}
 EIGHT |= {"peak_fp16_tflops": 989.4, "peak_fp8_tflops": 1978.9, "link_gb_s": 450, "link_domain": 8}

@@ -13,8 +13,8 @@ from refusal import refused
 from sabotage import BLOCKS, SWEEP, assert_same, markers_there, wait_for
 
 import cheetah_xr as cx
-from cheetah_xr import run
-from cheetah_xr.store import finished
+from cheetah_xr.sweep import runner as run
+from cheetah_xr.sweep.store.writer import finished
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # sockets and event loops that distributed closes late
 
@@ -167,7 +167,7 @@ def test_a_full_disk_of_a_worker(client, sweep, elsewhere):
 
 def test_a_worker_of_another_version(client, sweep, elsewhere):
     def become(version):
-        from cheetah_xr import template
+        from cheetah_xr.sweep.store import layout as template
 
         template.MODEL_VERSION = version
 

@@ -8,8 +8,8 @@ from refusal import refused
 from sabotage import BLOCKS, SWEEP, assert_same, contents
 
 import cheetah_xr as cx
-from cheetah_xr import run
-from cheetah_xr.store import state
+from cheetah_xr.sweep import runner as run
+from cheetah_xr.sweep.store.writer import state
 
 CHUNK, MARKER = "step_time/c/1/0/1/0/1", "completed/blocks/c/11/0"
 BLOCK = 11

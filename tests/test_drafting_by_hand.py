@@ -4,7 +4,7 @@ import pytest
 from by_hand import BYTES, COMPRESSED, EXPERTS, GPU, GQA, STATE, evaluated, held, kernels, layers, resident
 
 import cheetah_xr as cx
-from cheetah_xr.status import CODES
+from cheetah_xr.engine.validity import CODES
 
 # ---- drafting
 

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from cheetah_xr import expressions
-from cheetah_xr.expressions import Later, Program, apply, cast, equal, larger, nan_where, plus, times
+from cheetah_xr.engine import lazy as expressions
+from cheetah_xr.engine.lazy import Later, Program, apply, cast, equal, larger, nan_where, plus, times
 
 A = np.linspace(-2, 3, 7).reshape(7, 1)
 B = np.linspace(0, 4, 5).reshape(1, 5)

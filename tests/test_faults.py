@@ -11,8 +11,8 @@ from refusal import refused
 from sabotage import BLOCKS, LONG, SWEEP, assert_same, command, contents, ended, markers_there, python, wait_for
 
 import cheetah_xr as cx
-from cheetah_xr import run
-from cheetah_xr.store import finished, state
+from cheetah_xr.sweep import runner as run
+from cheetah_xr.sweep.store.writer import finished, state
 
 KILL = """
 import os, signal, sys
@@ -85,7 +85,7 @@ def test_a_kill_while_the_store_is_made_leaves_none(sweep, whole, elsewhere):
     script = """
         import os, signal, sys
         import cheetah_xr as cx
-        from cheetah_xr.place import Place
+        from cheetah_xr.sweep.store.location import Place
         write, calls = Place.write, []
 
         def dying(self, key, data):

@@ -5,9 +5,10 @@ import pytest
 from priors import draws_of_priors, write_csv
 
 import cheetah_xr as cx
-from cheetah_xr.figures import measurements, render
-from cheetah_xr.figures.bands import PROBABILITY
+from cheetah_xr.figures import render
 from cheetah_xr.figures.catalogue import CALIBRATED_FIGURES
+from cheetah_xr.figures.plots.posterior_bands import PROBABILITY
+from cheetah_xr.figures.shared import measurements
 
 WHAT = {"decode-tps-bands": "tps_per_user", "decode-tps-per-gpu-bands": "throughput_per_gpu"}
 

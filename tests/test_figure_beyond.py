@@ -10,7 +10,17 @@ from refusal import refused
 
 import cheetah_xr as cx
 from cheetah_xr.figures import render
-from cheetah_xr.figures.frontiers import BATCHES, CONTEXT, GPUS, N_GPUS, PRECISIONS, USER, frontiers, gpus_of, of_gpu
+from cheetah_xr.figures.shared.frontiers import (
+    BATCHES,
+    CONTEXT,
+    GPUS,
+    N_GPUS,
+    PRECISIONS,
+    USER,
+    frontiers,
+    gpus_of,
+    of_gpu,
+)
 
 FRONTIERS = {
     "pareto-gpus": ("throughput_per_gpu", 1),

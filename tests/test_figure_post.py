@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 import cheetah_xr as cx
-from cheetah_xr.figures import measurements, regime_map, render
+from cheetah_xr.figures import render
 from cheetah_xr.figures.catalogue import SEED_1_FIGURES, SEED_1_TABLES
-from cheetah_xr.figures.levers import CORNERS, LEVERS
-from cheetah_xr.figures.prefill_share import ANSWERS
+from cheetah_xr.figures.plots import regime_map
+from cheetah_xr.figures.plots.prefill_share import ANSWERS
+from cheetah_xr.figures.shared import measurements
+from cheetah_xr.figures.tables.levers import CORNERS, LEVERS
 
 # Llama-3.1-70B: one layer and the whole, bf16.
 HIDDEN, HEADS, KV_HEADS, HEAD, FFN, LAYERS, VOCAB = 8192, 64, 8, 128, 28672, 80, 128256

@@ -13,7 +13,7 @@ from priors import draws_of_priors, write_csv
 from cheetah_xr import SpecError
 from cheetah_xr.figures import render
 from cheetah_xr.figures.catalogue import CALIBRATED_FIGURES, FIGURES, TABLES
-from cheetah_xr.figures.style import RC, spread
+from cheetah_xr.figures.shared.style import RC, spread
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,10 @@ from sabotage import BLOCKS, SWEEP, assert_same, contents
 from zarr.storage import _local
 
 import cheetah_xr as cx
-from cheetah_xr import run, store
-from cheetah_xr.place import Place
-from cheetah_xr.store import finished, state
+from cheetah_xr.sweep import runner as run
+from cheetah_xr.sweep.store import writer as store
+from cheetah_xr.sweep.store.location import Place
+from cheetah_xr.sweep.store.writer import finished, state
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from sabotage import SWEEP
 import cheetah_xr as cx
 from cheetah_xr.analysis.conditions import Condition, parse
 from cheetah_xr.figures.render import FOLDER, folder_for
-from cheetah_xr.run import make_job
 from cheetah_xr.specs.record import MAX_YAML_BYTES, parse_yaml
-from cheetah_xr.store import state
+from cheetah_xr.sweep.runner import make_job
+from cheetah_xr.sweep.store.writer import state
 
 FUZZ = settings(
     max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cheetah_xr.validation import kernels
-from cheetah_xr.validation.kernels import forms, report
+from cheetah_xr.calibration.measurements import kernels
+from cheetah_xr.calibration.measurements.kernels import forms, report
 
 VERSION = "0.12.0"
 package = pytest.importorskip("aiconfigurator_core", reason="needs the extra validation")

@@ -14,7 +14,7 @@ from kernel_rows import (
     raw,
 )
 
-from cheetah_xr.validation.kernels import wire, work
+from cheetah_xr.calibration.measurements.kernels import wire, work
 
 MS = 1e-3
 

@@ -6,9 +6,9 @@ import pytest
 from kernel_rows import attention_row, experts_row, gemm_row, grouped_row, low_latency_row, mla_row, only, raw
 
 from cheetah_xr import SpecError
-from cheetah_xr.validation import kernels
-from cheetah_xr.validation.kernels import files, fits, forms, report, tables, wire, work
-from cheetah_xr.validation.split import side
+from cheetah_xr.calibration.measurements import kernels
+from cheetah_xr.calibration.measurements.kernels import files, fits, forms, report, tables, wire, work
+from cheetah_xr.calibration.measurements.split import side
 
 MS = 1e-3
 

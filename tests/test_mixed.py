@@ -5,8 +5,8 @@ import pytest
 import xarray as xr
 
 import cheetah_xr as cx
-from cheetah_xr.arguments import axes_of
-from cheetah_xr.mixed import evaluate_mixed
+from cheetah_xr.engine.arguments import axes_of
+from cheetah_xr.engine.mixed_batch import evaluate_mixed
 from cheetah_xr.specs import load_gpu
 
 IGNORE = {"on_infeasible": "ignore", "overlap_ep": 0.0}

@@ -11,9 +11,9 @@ from refusal import refused
 from sabotage import SWEEP, assert_same, command, ended
 
 import cheetah_xr as cx
-from cheetah_xr import run
-from cheetah_xr.place import Place
-from cheetah_xr.store import finished, state
+from cheetah_xr.sweep import runner as run
+from cheetah_xr.sweep.store.location import Place
+from cheetah_xr.sweep.store.writer import finished, state
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # sessions that aiohttp closes late

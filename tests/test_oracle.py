@@ -14,7 +14,7 @@ import xarray as xr
 from agreement import TIMED, describe, differences, evaluated, expected, found, plain_model
 
 import cheetah_xr as cx
-from cheetah_xr.status import BOTTLENECKS, CODES
+from cheetah_xr.engine.validity import BOTTLENECKS, CODES
 
 SEED = 20261
 PER_STRATUM = {"bf16": 16, "fp8": 16, "fp8-kv8": 16, "w4a16": 16, "nvfp4": 6}

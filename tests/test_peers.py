@@ -10,9 +10,9 @@ import pytest
 from measured import pools, row, table
 from refusal import refused
 
-from cheetah_xr import validation
-from cheetah_xr.validation import peers
-from cheetah_xr.validation.precisions import precision_list
+from cheetah_xr.calibration import measurements as validation
+from cheetah_xr.calibration.measurements.precisions import precision_list
+from cheetah_xr.calibration.report import other_tools as peers
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks" / "peers"))
 import aiconfigurator_rows as asking

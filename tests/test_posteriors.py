@@ -14,10 +14,10 @@ from priors import draws_of_priors, write_csv
 
 import cheetah_xr as cx
 from cheetah_xr import calibration
-from cheetah_xr.calibration.factors import FACTORS, KNOWN, NAMES, fields_of
-from cheetah_xr.calibration.fit import TAIL, search
-from cheetah_xr.calibration.sample import diagnostics, sample
-from cheetah_xr.draws import SCALES
+from cheetah_xr.calibration.objective import TAIL, search
+from cheetah_xr.calibration.parameters import FACTORS, KNOWN, NAMES, fields_of
+from cheetah_xr.calibration.sampling import diagnostics, sample
+from cheetah_xr.engine.posterior_axis import SCALES
 from cheetah_xr.specs import Efficiency
 
 POINT = {"model": "deepseek-v3", "gpu": "h100-sxm", "precision": "fp8", "dp": 64, "ep": 64, "seq_len": 4096}
@@ -210,7 +210,7 @@ def test_diagnostics_and_search_run_on_the_extra(chains):
 
 def test_calibration_is_imported_without_its_extra():
     names = [m.name for m in pkgutil.walk_packages(calibration.__path__, "cheetah_xr.calibration.")]
-    assert "cheetah_xr.calibration.sample" in names
+    assert "cheetah_xr.calibration.sampling" in names
     code = (
         "import importlib, sys\n"
         "for n in ('optuna', 'emcee', 'arviz'): sys.modules[n] = None\n"

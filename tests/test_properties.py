@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from situations import BYTES, RATES, UNCHUNKED, grids, options, records, workloads
 
-from cheetah_xr.status import BOTTLENECKS
+from cheetah_xr.engine.validity import BOTTLENECKS
 
 physics = settings(
     max_examples=200, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], database=None

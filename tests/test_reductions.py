@@ -9,10 +9,11 @@ import xarray as xr
 from refusal import refused
 
 import cheetah_xr as cx
-from cheetah_xr import blocks, run
 from cheetah_xr.analysis import best, flag_labels, histogram
 from cheetah_xr.analysis.conditions import parse
 from cheetah_xr.api import evaluate
+from cheetah_xr.sweep import blocks
+from cheetah_xr.sweep import runner as run
 
 SMALL = {
     "title": "Small",

@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cheetah_xr.calibration.report import inputs, sections, text
-from cheetah_xr.calibration.report.command import errors_text, run
 from cheetah_xr.cli import app
+from cheetah_xr.cli.validate import errors_text, run
 from cheetah_xr.figures.error_report import left_out, parity, save
 from cheetah_xr.specs import SpecError
 

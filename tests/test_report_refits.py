@@ -5,15 +5,15 @@ import pandas as pd
 import pytest
 
 import cheetah_xr as cx
-from cheetah_xr.calibration.factors import FACTORS, fields_of
+from cheetah_xr.calibration.measurements import published_table
+from cheetah_xr.calibration.parameters import FACTORS, fields_of
 from cheetah_xr.calibration.passes import COUNTED, FIELDS, KINDS, PassTable
-from cheetah_xr.calibration.problem import Serving, make_problem
+from cheetah_xr.calibration.predictors import Serving, make_problem
 from cheetah_xr.calibration.report import large_scale, refits
 from cheetah_xr.calibration.report.bottlenecks import shifts
 from cheetah_xr.calibration.report.first_token import first_tokens
 from cheetah_xr.calibration.report.gather import kernel_tables
 from cheetah_xr.calibration.report.variants import CHOICES, STEPS, WITHOUT, ByComponent, Variant, by_component
-from cheetah_xr.validation import published_table
 
 MEDIANS = np.log([[factor.median for factor in FACTORS]])
 

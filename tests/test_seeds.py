@@ -222,7 +222,7 @@ class TestBandwidthModel:
 
 def test_gemm_intensity_of_the_first_seed():
     """Footnote 2: K = 28672 and N = 8192 in BF16 at M = 1 and M = 512."""
-    from cheetah_xr.terms.linear import gemm_activations, gemm_flops
+    from cheetah_xr.costmodel.formulas.gemm import gemm_activations, gemm_flops
 
     rows = np.array([1.0, 512.0])
     moved = 2 * 28672 * 8192 + gemm_activations(rows, 28672, 8192, 2, 2)

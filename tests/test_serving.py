@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from refusal import refused
 
 import cheetah_xr as cx
-from cheetah_xr.calibration.factors import KNOWN
-from cheetah_xr.draws import SCALES
+from cheetah_xr.calibration.parameters import KNOWN
+from cheetah_xr.engine.posterior_axis import SCALES
+from cheetah_xr.engine.validity import CODES
 from cheetah_xr.serving.result import LIMITS, VARIABLES
-from cheetah_xr.status import CODES
 
 SETUP = {"model": "llama-3.1-8b", "gpu": "h100-sxm", "tp": 1, "efficiency": "kernels"}
 LOAD = {"concurrency": 32, "isl": 2000, "osl": 500}

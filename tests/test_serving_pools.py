@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from refusal import refused
 
 import cheetah_xr as cx
+from cheetah_xr.engine.validity import CODES
 from cheetah_xr.serving.disaggregated import batches, interpolated
 from cheetah_xr.serving.result import LIMITS, VARIABLES
-from cheetah_xr.status import CODES
 
 SETUP = {"model": "llama-3.1-8b", "gpu": "h100-sxm", "efficiency": "kernels"}
 LOAD = {"concurrency": 32, "isl": 4000, "osl": 500}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cheetah_xr.terms import serving as terms
+from cheetah_xr.costmodel.formulas import serving as terms
 
 
 def test_running_is_what_the_cache_holds_and_at_least_one_per_rank():

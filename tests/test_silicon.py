@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cheetah_xr import validation
-from cheetah_xr.validation import silicon, status
+from cheetah_xr.calibration import measurements as validation
+from cheetah_xr.calibration.measurements import silicon, status
 
 VERSION = "0.12.0"
 package = pytest.importorskip("aiconfigurator_core", reason="needs the extra validation")

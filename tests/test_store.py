@@ -13,8 +13,8 @@ import zarr
 from refusal import refused
 
 import cheetah_xr as cx
-from cheetah_xr import run
-from cheetah_xr.blocks import cut
+from cheetah_xr.sweep import runner as run
+from cheetah_xr.sweep.blocks import cut
 
 AXES = {
     "model": ["llama-3.1-8b", "mixtral-8x7b"],

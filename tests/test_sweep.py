@@ -10,8 +10,8 @@ from refusal import refused
 
 import cheetah_xr as cx
 from cheetah_xr.analysis import DERIVED
-from cheetah_xr.run import make_job
-from cheetah_xr.sweep import Range, schema
+from cheetah_xr.sweep.config import Range, schema
+from cheetah_xr.sweep.runner import make_job
 
 SMALL = {
     "title": "Small",
@@ -220,7 +220,7 @@ def test_the_command_answers(cli, write):
 
 
 def test_the_schema_of_the_docs_is_the_schema():
-    """``python -c "import json, cheetah_xr.sweep as s; print(json.dumps(s.schema(), indent=2, sort_keys=True))"``."""
+    """Written by ``json.dumps(cheetah_xr.sweep.config.schema(), indent=2, sort_keys=True)``."""
     written = json.loads((Path(__file__).parent.parent / "docs" / "sweep.schema.json").read_text(encoding="utf-8"))
     assert written == schema()
     assert "name" not in written["required"]

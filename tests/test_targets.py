@@ -5,10 +5,10 @@ import pytest
 from refusal import refused
 
 import cheetah_xr as cx
-from cheetah_xr import run
 from cheetah_xr.analysis.best import best
-from cheetah_xr.run import make_job
 from cheetah_xr.specs.catalogue import catalogue_root
+from cheetah_xr.sweep import runner as run
+from cheetah_xr.sweep.runner import make_job
 
 BEST = {"maximize": "throughput_per_gpu", "over": ["precision", "tp", "batch"], "keep": ["tps_per_user", "bottleneck"]}
 SMALL = {

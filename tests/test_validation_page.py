@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cheetah_xr.calibration.published import SETS, eligible
 from cheetah_xr.calibration.report import large_scale, refits
 from cheetah_xr.calibration.report.inputs import predicted
 from cheetah_xr.calibration.report.statistics import summary
+from cheetah_xr.calibration.shipped_sets import SETS, eligible
 from cheetah_xr.specs import load_efficiency
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -5,12 +5,13 @@ import pandas as pd
 import pytest
 from measured import DEEPSEEK, pools, raw, row, table
 
-from cheetah_xr import SpecError, validation
-from cheetah_xr.validation import configurations, counts, layouts, side, sides, silicon
-from cheetah_xr.validation.precisions import precision_list
-from cheetah_xr.validation.rule import Rule, apply
-from cheetah_xr.validation.rules import RULES
-from cheetah_xr.validation.table import COLUMNS
+from cheetah_xr import SpecError
+from cheetah_xr.calibration import measurements as validation
+from cheetah_xr.calibration.measurements import configurations, counts, layouts, side, sides, silicon
+from cheetah_xr.calibration.measurements.precisions import precision_list
+from cheetah_xr.calibration.measurements.rule import Rule, apply
+from cheetah_xr.calibration.measurements.rules import RULES
+from cheetah_xr.calibration.measurements.table import COLUMNS
 
 MINIMAX = {"model_path": "MiniMaxAI/MiniMax-M2.5", "system": "b200_sxm"}
 

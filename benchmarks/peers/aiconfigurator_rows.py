@@ -4,9 +4,10 @@
 
 Settings are checkpoints and quantisations by model, weights, engine and mode: aiconfigurator_settings.csv, the best
 found, or aiconfigurator_labels.csv, what the package's own table and adapter give the runs.
-Questions are what ``cheetah_xr.validation.peers.questions`` exports, answers what its ``read_predictions`` reads. Every
-row is asked through ``cli_estimate``, the package's own entry point, with the row's layout, mean lengths and
-concurrency. Where there is a choice, it is made in the package's favour; docs/peers.md says how.
+Questions are what ``cheetah_xr.calibration.report.other_tools.questions`` exports, answers what its
+``read_predictions`` reads. Every row is asked through ``cli_estimate``, the package's own entry point, with the row's
+layout, mean lengths and concurrency. Where there is a choice, it is made in the package's favour;
+docs/peers.md says how.
 """
 
 import csv

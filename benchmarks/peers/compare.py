@@ -8,8 +8,8 @@ import sys
 
 import pandas as pd
 
-from cheetah_xr import validation
-from cheetah_xr.validation import peers
+from cheetah_xr.calibration import measurements as validation
+from cheetah_xr.calibration.report import other_tools as peers
 
 GROUPS = ((), ("side",), ("apart",), ("engine",), ("gpu",), ("model",))
 

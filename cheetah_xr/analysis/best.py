@@ -7,7 +7,7 @@ from typing import Any
 
 import xarray as xr
 
-from ..dims import LEADING, PHASE, TRAILING, canonical
+from ..engine.dims import LEADING, PHASE, TRAILING, canonical
 from ..specs import SpecError
 from .choice import Numbers
 from .conditions import Condition, number, parse_all

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..dims import PHASE
-from ..expressions import Value, nan_where
+from ..engine.dims import PHASE
+from ..engine.lazy import Value, nan_where
 from .derive import DERIVED
 
 Array = NDArray[Any]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ..dims import LEADING, PHASE, TRAILING, canonical
+from ..engine.dims import LEADING, PHASE, TRAILING, canonical
 from ..specs import SpecError
 
 DECODE, PREFILL = "decode", "prefill"

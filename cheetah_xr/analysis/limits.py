@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..dims import PHASE
+from ..engine.dims import PHASE
 from .choice import Numbers
 from .conditions import OPERATORS, Condition
 from .derive import DERIVED, STEP

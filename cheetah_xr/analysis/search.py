@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..expressions import Program, Value, aligned, apply, later, quick_loops
+from ..engine.lazy import Program, Value, aligned, apply, later, quick_loops
 from .choice import Choice, Numbers
 from .conditions import OPERATORS, Condition
 from .derive import DERIVED

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ..accounting import priced
-from ..by_layout import GROUPED, exchanged
-from ..by_precision import FOUR_BIT, RELATIVE
-from ..ledger import OUTSIDE, WEIGHT_CLASS, Collective
-from ..rates import by_kernel, compute_class, is_zero
+from ..costmodel.formulas import collectives
+from ..costmodel.operations import OUTSIDE, WEIGHT_CLASS, Collective
+from ..costmodel.roofline import by_kernel, compute_class, is_zero
+from ..costmodel.totals import priced
+from ..engine.case import CAPTURED_TOKENS, Case
+from ..engine.efficiency_by_layout import GROUPED, exchanged
+from ..engine.efficiency_by_precision import FOUR_BIT, RELATIVE
 from ..specs import LAUNCHED, Efficiency, Precision
-from ..terms import collectives
-from ..tile import CAPTURED_TOKENS, Case
 
 Array = NDArray[Any]
 Factors = Mapping[str, Array]

@@ -6,67 +6,67 @@ from collections.abc import Sequence
 from ..errors import SpecError
 
 SEED_1_FIGURES = {
-    "decode-tps": "decode_tps",
-    "roofline": "roofline",
-    "prefill-share": "prefill_share",
-    "prefill-share-attention": "prefill_share_attention",
-    "prefill-flops": "prefill_flops",
-    "decode-bytes": "decode_bytes",
-    "batch-amortisation": "batch_amortisation",
-    "regime-map": "regime_map",
-    "intensity-map": "intensity_map",
-    "moe-batching": "moe_batching",
-    "decode-tps-per-gpu": "decode_tps_per_gpu",
-    "ttft": "ttft",
-    "cpu-overhead": "cpu_overhead",
+    "decode-tps": "plots.decode_tps",
+    "roofline": "plots.roofline",
+    "prefill-share": "plots.prefill_share",
+    "prefill-share-attention": "plots.prefill_share_attention",
+    "prefill-flops": "plots.prefill_flops",
+    "decode-bytes": "plots.decode_bytes",
+    "batch-amortisation": "plots.batch_amortisation",
+    "regime-map": "plots.regime_map",
+    "intensity-map": "plots.intensity_map",
+    "moe-batching": "plots.moe_batching",
+    "decode-tps-per-gpu": "plots.decode_tps_per_gpu",
+    "ttft": "plots.ttft",
+    "cpu-overhead": "plots.cpu_overhead",
 }
 
 SEED_2_FIGURES: dict[str, str] = {
-    "request-timeline": "request_timeline",
-    "memory-wall": "memory_wall",
-    "roofline-annotated": "roofline_annotated",
-    "roofline-ridge": "roofline_ridge",
-    "roofline-prefill": "roofline_prefill",
-    "roofline-decode": "roofline_decode",
-    "serving-metrics": "serving_metrics",
-    "memory-budget": "memory_budget",
-    "activation-reserve": "activation_reserve",
-    "kv-by-context": "kv_by_context",
+    "request-timeline": "plots.request_timeline",
+    "memory-wall": "plots.memory_wall",
+    "roofline-annotated": "plots.roofline_annotated",
+    "roofline-ridge": "plots.roofline_ridge",
+    "roofline-prefill": "plots.roofline_prefill",
+    "roofline-decode": "plots.roofline_decode",
+    "serving-metrics": "plots.serving_metrics",
+    "memory-budget": "plots.memory_budget",
+    "activation-reserve": "plots.activation_reserve",
+    "kv-by-context": "plots.kv_by_context",
 }
 
 SEED_3_FIGURES: dict[str, str] = {
-    "batching-crossover": "batching_crossover",
+    "batching-crossover": "plots.batching_crossover",
 }
 
 BEYOND_FIGURES: dict[str, str] = {
-    "pareto-gpus": "pareto_gpus",
-    "cost-interactivity": "cost_interactivity",
-    "pareto-tokens-per-mw": "pareto_tokens_per_mw",
-    "capacity-frontier": "capacity_frontier",
-    "capacity-by-family": "capacity_by_family",
+    "pareto-gpus": "plots.pareto_gpus",
+    "cost-interactivity": "plots.cost_interactivity",
+    "pareto-tokens-per-mw": "plots.pareto_tokens_per_mw",
+    "capacity-frontier": "plots.capacity_frontier",
+    "capacity-by-family": "plots.capacity_by_family",
 }
 
 CALIBRATED_FIGURES: dict[str, str] = {
-    "decode-tps-bands": "decode_tps_bands",
-    "decode-tps-per-gpu-bands": "decode_tps_per_gpu_bands",
+    "decode-tps-bands": "plots.decode_tps_bands",
+    "decode-tps-per-gpu-bands": "plots.decode_tps_per_gpu_bands",
 }
 
 SEED_1_TABLES: dict[str, str] = {
-    "levers": "levers",
-    "measured": "measured",
+    "levers": "tables.levers",
+    "measured": "tables.measured",
 }
 
 SEED_2_TABLES = {
-    "seed-2-operations": "seed_2_operations",
-    "seed-2-totals": "seed_2_totals",
+    "seed-2-operations": "tables.qwen3_flops_operations",
+    "seed-2-totals": "tables.qwen3_flops_totals",
 }
 
 SEED_3_TABLES = {
-    "seed-3-ridge": "seed_3_ridge",
-    "seed-3-decode": "seed_3_decode",
-    "seed-3-batching": "seed_3_batching",
-    "seed-3-kv": "seed_3_kv",
-    "seed-3-exercise": "seed_3_exercise",
+    "seed-3-ridge": "tables.roofline_ridge_points",
+    "seed-3-decode": "tables.roofline_decode_steps",
+    "seed-3-batching": "tables.roofline_batching",
+    "seed-3-kv": "tables.roofline_kv_cache",
+    "seed-3-exercise": "tables.roofline_exercise",
 }
 
 FIGURES: dict[str, str] = SEED_1_FIGURES | SEED_2_FIGURES | SEED_3_FIGURES | BEYOND_FIGURES | CALIBRATED_FIGURES

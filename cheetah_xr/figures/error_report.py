@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from ..calibration.report.gather import Report
 from ..calibration.report.large_scale import BAR
 from ..calibration.report.page import GPUS, LARGE, PARITY, render
-from .style import RC, gpu_colour, new_figure, titled
+from .shared.style import RC, gpu_colour, new_figure, titled
 
 DPI = 80
 

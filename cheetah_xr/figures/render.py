@@ -18,8 +18,8 @@ import xarray as xr
 from .._version import __version__ as version
 from ..specs import SpecError, load_gpu, load_model
 from .catalogue import FIGURES, TABLES, chosen, names
-from .common import caption
-from .style import RC
+from .shared.common import caption
+from .shared.style import RC
 
 FORMATS = ("png", "pdf")
 FOLDER = Path("outputs/figures")

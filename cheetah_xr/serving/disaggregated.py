@@ -11,10 +11,10 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from ..dims import BATCH, PARALLEL
+from ..costmodel.formulas import serving as terms
+from ..engine.dims import BATCH, PARALLEL
+from ..engine.validity import CODES
 from ..specs import Options, SpecError
-from ..status import CODES
-from ..terms import serving as terms
 from .load import Load, load_of, numbers, serving_axes
 from .pool import Pool, Seconds, code_where, context_of, first_reason, smaller
 from .result import limit_of, result

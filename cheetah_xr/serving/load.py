@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from .. import dims as d
-from ..arguments import axes_of
-from ..axes import TYPES, Axes, labelled_integers
-from ..grid import BESIDE, FIELD_UNITS, Grid, build
+from ..engine import dims as d
+from ..engine.arguments import axes_of
+from ..engine.axes import TYPES, Axes, labelled_integers
+from ..engine.grid import BESIDE, FIELD_UNITS, Grid, build
 from ..specs import Options, SpecError
 
 CACHED = "options.cached_tokens"

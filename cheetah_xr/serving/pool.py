@@ -9,11 +9,11 @@ import numpy as np
 import xarray as xr
 
 from ..analysis.derive import accepted_tokens
-from ..axes import Axes
-from ..engine import evaluate_axes
-from ..grid import Grid
-from ..mixed import evaluate_mixed
-from ..status import CODES
+from ..engine.axes import Axes
+from ..engine.evaluator import evaluate_axes
+from ..engine.grid import Grid
+from ..engine.mixed_batch import evaluate_mixed
+from ..engine.validity import CODES
 from .load import CACHED, CHUNK, Load, only, options_ignoring_memory
 
 PER_REQUEST = ("efficiency.tau_batch", "efficiency.tau_sequence")

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ..draws import ERROR, PROMPTS, between
-from ..engine import attributes, dataset_attributes, prepare
-from ..status import CODES, NOT_COMPUTED
+from ..engine.evaluator import attributes, dataset_attributes, prepare
+from ..engine.posterior_axis import ERROR, PROMPTS, between
+from ..engine.validity import CODES, NOT_COMPUTED
 from .pool import Pool
 
 LIMITS = {"concurrency": 0, "cache": 1, "prefill": 2}

@@ -10,10 +10,10 @@ import pandas as pd
 import xarray as xr
 
 from ...api import evaluate
-from ...combine import PARTS
+from ...engine.step_time import PARTS
 from ...specs import Efficiency
-from ..problem import INSTANCE, lengths
-from ..rows import SERVED
+from ..cases import SERVED
+from ..predictors import INSTANCE, lengths
 
 
 def shifts(rows: pd.DataFrame, efficiencies: Mapping[str, Efficiency]) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from ...specs import Efficiency
 from ..passes import values_of
-from ..problem import Pooled, Served, make_problem
+from ..predictors import Pooled, Served, make_problem
 from .statistics import summary
 
 PER_RANK = (0, 1, 2, 8, 32, 128)

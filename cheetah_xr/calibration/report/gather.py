@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ...by_layout import GROUPED
+from ...engine.efficiency_by_layout import GROUPED
 from ...specs import Efficiency
-from ...validation.peers import MODES
-from ..factors import FACTORS, fields_of
+from ..parameters import FACTORS, fields_of
 from . import large_scale, refits, sections
 from .bottlenecks import shifts
 from .first_token import by_waiting, first_tokens
+from .other_tools import MODES
 from .statistics import summary
 from .variants import CHOICES, STEPS, WITHOUT, Variant
 

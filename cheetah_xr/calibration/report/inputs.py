@@ -9,8 +9,8 @@ import pandas as pd
 
 from ...specs import SpecError, load_efficiency
 from ..passes import values_of
-from ..problem import TIMES, make_problem
-from ..published import PREDICTED_BY
+from ..predictors import TIMES, make_problem
+from ..shipped_sets import PREDICTED_BY
 
 COLUMNS = ("id", "mode", "factors", "predicted_s", "low_s", "high_s")
 """Columns of a file of predictions: one row per measured row, times and ends of 90 % intervals in s."""

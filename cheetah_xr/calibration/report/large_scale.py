@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ... import validation
 from ...api import evaluate
-from ...combine import PARTS
+from ...costmodel.formulas import serving
+from ...engine.step_time import PARTS
 from ...specs import Efficiency, load_gpu
-from ...terms import serving
+from .. import measurements as validation
+from ..cases import case_of_rows, sequences_that_fit
 from ..passes import values_of
-from ..problem import INSTANCE, lengths, make_problem
-from ..rows import case_of_rows, sequences_that_fit
+from ..predictors import INSTANCE, lengths, make_problem
 
 BAR = 0.25
 """Largest relative error the points are asked to have."""

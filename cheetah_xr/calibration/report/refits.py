@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ...validation.split import configurations
-from ..factors import FACTORS, fields_of
-from ..fit import Target, polish, thinned
-from ..problem import SERVING, Problem, Serving, make_problem
-from ..published import SETS, predicted_rows, rows_of
+from ..measurements.split import configurations
+from ..objective import Target, polish, thinned
+from ..parameters import FACTORS, fields_of
+from ..predictors import SERVING, Problem, Serving, make_problem
+from ..shipped_sets import SETS, predicted_rows, rows_of
 from .variants import Changed, Variant, by_component
 
 Array = NDArray[Any]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ...validation import peers
-from ...validation.split import configurations
+from ..measurements.split import configurations
+from . import other_tools as peers
 from .ranking import SPEEDS, pairs, points, regret_at_load, regret_at_speed
 from .statistics import (
     constant_half_width,
@@ -146,7 +146,7 @@ def beside(
     rows
         Served rows with predictions.
     other
-        Predictions of the other tool (:func:`cheetah_xr.validation.peers.read_predictions`).
+        Predictions of the other tool (:func:`cheetah_xr.calibration.report.other_tools.read_predictions`).
     name
         Of the other tool.
     by

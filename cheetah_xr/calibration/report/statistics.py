@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from ..fit import TAIL
+from ..objective import TAIL
 
 Array = NDArray[Any]
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...by_layout import GROUPED
-from ..factors import COLLECTIVES, fields_of
-from ..fit import Target
+from ...engine.efficiency_by_layout import GROUPED
+from ..objective import Target
+from ..parameters import COLLECTIVES, fields_of
 from ..passes import FIELDS, NEUTRAL, Factors, PassTable
-from ..problem import Part, Problem, Serving
+from ..predictors import Part, Problem, Serving
 
 Array = NDArray[Any]
 Change = Callable[[dict[str, Array]], dict[str, Array]]

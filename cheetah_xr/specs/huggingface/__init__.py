@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import deepseek_v4, dense, gemma, kimi, layernorm, minimax, mixed, mla, moe, nemotron, nemotron_nas, qwen_hybrid
 from .config import Config
-from .multimodal import WRAPPERS, text_config
+from .families import (
+    deepseek_v4,
+    dense,
+    gemma,
+    kimi,
+    layernorm,
+    minimax,
+    mixed,
+    mla,
+    moe,
+    nemotron,
+    nemotron_nas,
+    qwen_hybrid,
+)
+from .families.multimodal import WRAPPERS, text_config
 from .quantization import default_precision
 from .vision import vision_parameters
 

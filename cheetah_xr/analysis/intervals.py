@@ -1,0 +1,147 @@
+"""Credible intervals: a result for many draws of a posterior, reduced to its middle and its ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from ..engine.dims import BAND, DRAW
+from ..engine.posterior_axis import ERROR
+from ..specs import SpecError
+
+Array = NDArray[Any]
+
+BANDS = ("low", "median", "high")
+
+FOLLOWS_TIME = {"s": 1, "USD": 1, "J": 1, "1/s": -1}
+"""Units -> the power of time a variable is proportional to; one with other units has no error of measurement."""
+
+SHARES_OF_PEAK = {"mfu": -1, "mbu": -1}
+"""Variables without a unit that are proportional to 1/time."""
+
+N_MULTIPLES = 64
+"""Equally probable multiples of the errors' scale: an end of an interval is off by less than 1/64 in probability."""
+
+CHUNK = 2_097_152
+"""Numbers sorted at once."""
+
+
+def summarize(ds: xr.Dataset, prob: float = 0.9, error: bool = True) -> xr.Dataset:
+    """Credible intervals of a result evaluated with a posterior.
+
+    Parameters
+    ----------
+    ds
+        Result with the dim ``draw``, of :func:`cheetah_xr.evaluate` with ``efficiency=posterior``; derived metrics too.
+    prob
+        Probability of the central interval, above 0 and below 1.
+    error
+        Whether the interval is one of a measurement, or of the prediction alone. A measured time is the predicted one
+        times exp(error_scale * t), t of a Student distribution with ``error_scale.attrs["dof"]`` degrees of freedom; a
+        rate is divided by that.
+
+    Returns
+    -------
+    xarray.Dataset
+        In place of ``draw`` the dim ``band``: low, median, high, the quantiles (1 - prob)/2, 1/2 and (1 + prob)/2 over
+        draws, each with every multiple t of a set of equally probable ones. Seconds, costs and energies follow time,
+        rates, ``mfu`` and ``mbu`` its inverse; what else has draws has no error. A flag is that of most draws, the
+        lower code where two have as many, without a band. Variables without draws are unchanged; coordinates on draws
+        are dropped. Attributes say the probability. Bands of parts do not add up to those of the sum.
+
+    Raises
+    ------
+    SpecError
+        When there is no ``draw`` dim, or no ``error_scale`` beside it; for a probability that is none; for a variable
+        with draws and no units, whose error is not known.
+
+    Examples
+    --------
+    >>> import cheetah_xr as cx
+    >>> ds = xr.Dataset({"step_time": ("draw", [1e-3, 2e-3, 3e-3], {"units": "s"})})
+    >>> cx.summarize(ds, prob=0.5, error=False).step_time.values.tolist()
+    [0.00125, 0.002, 0.00275]
+    """
+    if isinstance(prob, bool) or not isinstance(prob, (int, float)) or not 0 < prob < 1:
+        raise SpecError(f"summarize: prob {prob!r}: expected a number above 0 and below 1")
+    if DRAW not in ds.dims:
+        raise SpecError(f"summarize: the dataset has no dim {DRAW!r}; evaluate with efficiency=load_posterior(...)")
+    if error and (ERROR not in ds.coords or "dof" not in ds[ERROR].attrs):
+        raise SpecError(f"summarize: the dataset has no coordinate {ERROR} with dof; error=False leaves errors out")
+    quantiles = np.array([(1 - prob) / 2, 0.5, (1 + prob) / 2])
+    found = ds.drop_vars([name for name in ds.coords if DRAW in ds[name].dims])
+    found = found.assign_coords({BAND: list(BANDS), "quantile": (BAND, quantiles, {"units": "1"})})
+    for name, values in ds.data_vars.items():
+        if DRAW not in values.dims:
+            continue
+        if "flag_values" in values.attrs:
+            found[name] = _of_most(values)
+        else:
+            found[name] = _bands(values, ds, quantiles, _power(values) if error else 0)
+            found[name].attrs |= {"probability": float(prob), "measurement_error": str(bool(error))}
+    return found.drop_vars(DRAW, errors="ignore")
+
+
+def _power(values: xr.DataArray) -> int:
+    """The power of time a variable is proportional to."""
+    if values.name in SHARES_OF_PEAK:
+        return SHARES_OF_PEAK[str(values.name)]
+    if "units" not in values.attrs:
+        raise SpecError(
+            f"summarize: {values.name} has no units, which say how it follows time; set attrs['units'] or error=False"
+        )
+    return FOLLOWS_TIME.get(values.attrs["units"], 0)
+
+
+def _bands(values: xr.DataArray, ds: xr.Dataset, quantiles: Array, power: int) -> xr.DataArray:
+    """Quantiles of a variable in place of its draws."""
+    if values.dtype.kind not in "iuf":
+        raise SpecError(f"summarize: {values.name} is {values.dtype}: expected numbers or a flag")
+    scale, t = xr.zeros_like(ds[DRAW], dtype=float), np.zeros(1)
+    if power:
+        scale, t = power * ds[ERROR], multiples(N_MULTIPLES, ds[ERROR].attrs["dof"])
+    found: xr.DataArray = xr.apply_ufunc(
+        _spread_quantiles,
+        values.compute(),
+        scale.compute(),
+        input_core_dims=[[DRAW], [DRAW]],
+        output_core_dims=[[BAND]],
+        kwargs={"t": t, "quantiles": quantiles},
+        keep_attrs="override",
+    )
+    order = [BAND if dim == DRAW else dim for dim in values.dims]
+    return found.astype(values.dtype if values.dtype.kind == "f" else np.float64).transpose(*order, ...)
+
+
+def _spread_quantiles(values: Array, scale: Array, t: Array, quantiles: Array) -> Array:
+    """Quantiles of values * exp(scale * t) over draws, the last axis, and all t."""
+    shape = np.broadcast_shapes(values.shape, scale.shape)
+    rows = np.broadcast_to(values, shape).reshape(-1, shape[-1]).astype(np.float64)
+    scales = np.broadcast_to(scale, shape).reshape(rows.shape)
+    found = np.empty((len(rows), len(quantiles)))
+    step = max(1, CHUNK // (shape[-1] * len(t)))
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        many = rows[part, :, None] * np.exp(scales[part, :, None] * t)
+        # The k-th of n equally probable numbers stands for the probability (k - 1/2)/n.
+        found[part] = np.quantile(many.reshape(len(many), -1), quantiles, axis=1, method="hazen").T
+    return found.reshape(*shape[:-1], len(quantiles))
+
+
+def _of_most(values: xr.DataArray) -> xr.DataArray:
+    """The code most draws have."""
+    values = values.compute()
+    codes = np.unique(values)
+    counts = xr.concat([(values == code).sum(DRAW) for code in codes], "code")
+    most: xr.DataArray = counts.argmax("code")
+    return most.copy(data=codes[most.values]).assign_attrs(values.attrs)
+
+
+def multiples(n: int, dof: float) -> Array:
+    """Equally probable multiples of the errors' scale: the middles of `n` slices of the Student distribution."""
+    from scipy import stats
+
+    return np.asarray(stats.t.ppf((np.arange(n) + 0.5) / n, dof))

@@ -1,0 +1,176 @@
+"""A whole calibration: rows in, a factor set with its posterior and its errors out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from ..analysis.intervals import multiples
+from ..engine.posterior_axis import SCALES
+from ..specs import SpecError
+from .measurements.split import configurations
+from .objective import TAIL, Target, polish, search, thinned
+from .parameters import FACTORS, KNOWN, NAMES, fields_of
+from .predictors import make_problem
+from .sampling import diagnostics, sample
+
+Array = NDArray[Any]
+Told = Callable[[str, int, int], None]
+"""Called with the stage, the steps done and the steps there are."""
+
+DRAWS = 256
+"""Sets of the posterior that are kept, evenly spaced in the chains."""
+
+WALKERS = 36
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long a calibration looks: trials of the search, steps of every chain."""
+
+    trials: int = 200
+    steps: int = 7000
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A factor set that was fitted.
+
+    `best` are the factors of the most probable set, `draws` a table of sets (columns: factors and
+    scales of errors), `checks` r-hat and effective sample size, `chains` all of the posterior.
+    """
+
+    name: str
+    best: dict[str, float]
+    draws: pd.DataFrame
+    checks: pd.DataFrame
+    chains: xr.Dataset
+    n_rows: int
+    n_configurations: int
+
+
+def calibrate(rows: pd.DataFrame, name: str, effort: Effort, seed: int = 0, told: Told | None = None) -> Calibration:
+    """Fit the factors to measured rows.
+
+    Parameters
+    ----------
+    rows
+        Rows of :func:`cheetah_xr.calibration.measurements.user_csv.read_measurements` or of the table of
+        public measurements.
+    name
+        Of the set.
+    effort
+        Trials and steps.
+    seed
+        Of everything random: the same seed gives the same set.
+    told
+        Told of progress.
+
+    Raises
+    ------
+    SpecError
+        When a row cannot be predicted.
+    """
+    labels = configurations(rows)
+    problem = make_problem(thinned(rows, labels))
+    seconds = problem.seconds(fields_of(np.log([[factor.median for factor in FACTORS]])))
+    _refuse_unpredictable(problem.rows, seconds[:, 0])
+    target = Target(problem)
+
+    def tell(stage: str, total: int) -> Callable[[int], None]:
+        return lambda done: told(stage, done, total) if told else None
+
+    start = search(target, effort.trials, seed, tell("search", effort.trials))
+    best = polish(target, start)
+    chains = sample(
+        target.with_share(best),
+        best,
+        walkers=WALKERS,
+        steps=effort.steps,
+        seed=seed,
+        told=tell("sample", 2 * effort.steps),
+    )
+    kept = np.linspace(0, chains.sizes["chain"] * chains.sizes["draw"] - 1, DRAWS).astype(int)
+    draws = pd.DataFrame({key: chains[key].to_numpy().reshape(-1)[kept] for key in (*NAMES, *SCALES)})
+    return Calibration(
+        name,
+        dict(zip(NAMES, np.exp(best).tolist(), strict=True)),
+        draws,
+        diagnostics(chains),
+        chains,
+        len(problem.rows),
+        int(labels.nunique()),
+    )
+
+
+def _refuse_unpredictable(rows: pd.DataFrame, seconds: Array) -> None:
+    bad = rows[~np.isfinite(seconds) | (seconds <= 0)]
+    if len(bad):
+        raise SpecError(f"{bad['id'].iloc[0]}: no time can be predicted: a layout, peak or link the model cannot price")
+
+
+def predict(rows: pd.DataFrame, found: Calibration, share: float = 0.9) -> pd.DataFrame:
+    """Predicted times of rows with their intervals.
+
+    Parameters
+    ----------
+    rows
+        Rows of the table of measurements.
+    found
+        A calibration.
+    share
+        Probability of an interval.
+
+    Returns
+    -------
+    pandas.DataFrame
+        id, mode, factors (name of the set), measured_s, predicted_s (the most probable set), low_s and
+        high_s, the ends of the interval a measurement is expected in.
+    """
+    problem = make_problem(rows)
+    fields = fields_of(np.log([[found.best[name] for name in NAMES]]))
+    best = problem.seconds(fields)[:, 0]
+    sets = problem.seconds(fields_of(np.log(found.draws[list(NAMES)].to_numpy())))
+    log_scales = problem.log_scales(
+        np.log(found.draws[list(SCALES)].to_numpy()), problem.share_of_prompts(fields)[:, 0]
+    )
+    ends, t = [(1 - share) / 2, (1 + share) / 2], multiples(20, TAIL)
+    each = zip(sets, np.exp(log_scales), strict=True)
+    low, high = np.stack([np.quantile(row[:, None] * np.exp(scale[:, None] * t), ends) for row, scale in each]).T
+    return pd.DataFrame(
+        {
+            "id": problem.rows["id"].to_numpy(),
+            "mode": problem.rows["mode"].to_numpy(),
+            "factors": found.name,
+            "measured_s": problem.measured,
+            "predicted_s": best,
+            "low_s": low,
+            "high_s": high,
+        }
+    )
+
+
+def efficiency_text(found: Calibration, source: str, notes: str) -> str:
+    """The YAML file of a factor set: four digits of every factor, and where they are from."""
+    values = fields_of(np.log([[found.best[name] for name in NAMES]]), dict(KNOWN))
+    lines = [f"name: {found.name}", ""]
+    lines += [f"{key}: {float(f'{value[0]:.4g}')!r}" for key, value in values.items()]
+    known = "kernel tables of aiconfigurator-core 0.12.0 (docs/kernel-tables.md), the same for every engine"
+    lines += ["", "sources:", *(f'  {key}: "{known}"' for key in KNOWN), f'  "*": "{source}"', f"notes: >-\n  {notes}"]
+    return "\n".join(lines) + "\n"
+
+
+def write(found: Calibration, folder: Path, source: str, notes: str) -> tuple[Path, Path]:
+    """Write ``<name>.yaml`` and ``<name>.csv`` (the posterior's sets) into a folder that is made if need be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    record, draws = folder / f"{found.name}.yaml", folder / f"{found.name}.csv"
+    record.write_text(efficiency_text(found, source, notes), encoding="utf-8")
+    found.draws.to_csv(draws, index=False, float_format="%.5g")
+    return record, draws

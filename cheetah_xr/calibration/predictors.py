@@ -1,0 +1,296 @@
+"""What is fitted: measured times beside their predictions for many sets of factors at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ..costmodel.formulas import serving
+from ..engine.posterior_axis import between
+from ..specs import load_model
+from .cases import case_of_rows, sequences_that_fit
+from .measurements.status import degrees_of
+from .measurements.table import POOLS
+from .passes import Factors, PassTable, compile_mixed, compile_pass, joined, without_requests
+
+Array = NDArray[Any]
+
+PROMPTS_FIRST = ("sglang",)
+"""Engines that give prompts passes of their own and serve them first; the others mix them with decoding requests."""
+
+CHUNK_TOKENS = 8192
+"""Tokens of prompts in one pass, the default of the three engines."""
+
+POOL_SHARES = (0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
+"""Batches a decode pool is timed at, as shares of all requests; between them times are interpolated."""
+
+TIMES = {"aggregated": "tpot_s", "disaggregated": "tpot_s", "prefill": "ttft_s", "static": "elapsed_s"}
+"""Mode -> the column whose seconds are predicted."""
+
+INSTANCE = degrees_of()
+POOL = {name: degrees_of(name) for name in POOLS}
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What a prediction takes into account; the defaults are the serving model, the others show what they buy.
+
+    `prompts`: "engine" is the rule of the row's engine, "apart" gives every one of B/osl prompts a step passes of their
+    own, one on every attention rank, "none" leaves them out. `limited`: no more requests decode than the cache holds.
+    `options` are options of every pass beside those of :data:`cheetah_xr.calibration.cases.SERVED`.
+    """
+
+    prompts: Literal["engine", "apart", "none"] = "engine"
+    limited: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+SERVING = Serving()
+
+
+class Part(Protocol):
+    """Rows of one mode."""
+
+    def seconds(self, factors: Factors) -> Array:
+        """Predicted times, (rows, sets)."""
+
+    def share_of_prompts(self, factors: Factors) -> Array:
+        """Share of them that prompts take beside decoding, (rows, sets)."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """Prompts and decoding requests on the same GPUs: mean time per output token."""
+
+    decode: PassTable
+    prompts: PassTable
+    per_step: Array
+    per_pass: Array
+    mixed: Array
+
+    def seconds(self, factors: Factors) -> Array:
+        """Predicted times, (rows, sets)."""
+        decode, other = self.decode.seconds(factors), self.prompts.seconds(factors)
+        rate, group = self.per_step[:, None], self.per_pass[:, None]
+        mixed = serving.tpot_mixed(decode, other, rate, group)
+        separate = serving.tpot_separate(decode, other, rate, group)
+        return np.asarray(np.where(self.mixed[:, None], mixed, separate))
+
+    def share_of_prompts(self, factors: Factors) -> Array:
+        """Share of them that prompts take beside decoding, (rows, sets)."""
+        return np.asarray(1 - self.decode.seconds(factors) / self.seconds(factors))
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """Pools of their own for prompts and decoding: mean time per output token."""
+
+    decode: tuple[PassTable, ...]
+    batches: Array
+    prefill: PassTable
+    prompts: Array
+    prefill_workers: Array
+    decode_workers: Array
+    concurrency: Array
+    osl: Array
+
+    def seconds(self, factors: Factors) -> Array:
+        """Predicted times, (rows, sets)."""
+        steps = np.stack([table.seconds(factors) for table in self.decode])
+        first = self.prefill.seconds(factors)
+        capacity = (self.prefill_workers * self.prompts)[:, None] / first
+
+        def step(n: Array) -> Array:
+            return _interpolated(np.log(n / self.decode_workers[:, None]), np.log(self.batches), steps)
+
+        n = serving.decoding_in_pool(self.concurrency[:, None], first, capacity, self.osl[:, None], step)
+        return step(np.maximum(n, 1e-9))
+
+    def share_of_prompts(self, factors: Factors) -> Array:
+        """Share of them that prompts take beside decoding, (rows, sets): none."""
+        return np.zeros_like(self.seconds(factors))
+
+
+def _interpolated(x: Array, grid: Array, values: Array) -> Array:
+    """Piecewise linear values at x (rows, sets), of values (points, rows, sets) on a rising grid (points, rows)."""
+    row, one = np.arange(x.shape[0])[:, None], np.arange(x.shape[1])
+    piece = np.clip((x >= grid[:, :, None]).sum(axis=0) - 1, 0, len(grid) - 2)
+    a, b = grid[piece, row], grid[piece + 1, row]
+    share = np.clip((x - a) / np.where(b > a, b - a, 1.0), 0.0, 1.0)
+    low, high = values[piece, row, one], values[piece + 1, row, one]
+    return np.asarray(low + share * (high - low))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch from start to end: its prefill, and a decode step for every further token."""
+
+    prefill: PassTable
+    decode: PassTable
+    steps: Array
+
+    def seconds(self, factors: Factors) -> Array:
+        """Predicted times, (rows, sets)."""
+        return np.asarray(self.prefill.seconds(factors) + self.steps[:, None] * self.decode.seconds(factors))
+
+    def share_of_prompts(self, factors: Factors) -> Array:
+        """Share of them that prompts take beside decoding, (rows, sets): none of a prefill alone."""
+        decode = self.steps[:, None] * self.decode.seconds(factors)
+        return np.asarray((1 - decode / self.seconds(factors)) * (self.steps[:, None] > 0))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Measured rows and how they are predicted.
+
+    `rows` is the table of measurements in the order of the predictions, `measured` their seconds, `kinds` which of
+    :data:`cheetah_xr.engine.posterior_axis.SCALES` their errors have where no prompts stand beside decoding.
+    """
+
+    parts: tuple[Part, ...]
+    rows: pd.DataFrame
+    measured: Array
+    kinds: Array
+
+    def seconds(self, factors: Factors) -> Array:
+        """Predicted times, (rows, sets)."""
+        return np.concatenate([part.seconds(factors) for part in self.parts])
+
+    def share_of_prompts(self, factors: Factors) -> Array:
+        """Share of the times that prompts take beside decoding, (rows, sets)."""
+        return np.concatenate([part.share_of_prompts(factors) for part in self.parts])
+
+    def log_scales(self, scales: Array, share: Array) -> Array:
+        """Logarithm of the scale of every row's error, (rows, sets).
+
+        Parameters
+        ----------
+        scales
+            Logarithms of :data:`cheetah_xr.engine.posterior_axis.SCALES`, (sets, scales).
+        share
+            Share of every row's time that prompts take beside decoding, (rows,).
+        """
+        return np.asarray(between(scales.T[self.kinds], scales.T[-1], share[:, None]))
+
+
+def make_problem(rows: pd.DataFrame, serving: Serving = SERVING) -> Problem:
+    """Passes of every row, counted once for all sets of factors.
+
+    Parameters
+    ----------
+    rows
+        Eligible rows of the table of measurements with modes of :data:`TIMES`; rows without the time their mode is
+        judged by are left out.
+    serving
+        What predictions take into account.
+    """
+    parts: list[Part] = []
+    kept: list[pd.DataFrame] = []
+    measured: list[Array] = []
+    for mode, build in (("aggregated", _served), ("disaggregated", _pooled), ("prefill", _batch), ("static", _batch)):
+        chosen = rows[(rows["mode"] == mode) & rows[TIMES[mode]].notna()]
+        groups = list(_groups(chosen))
+        built = [build(group, serving) for group in groups]
+        parts += [_one_pool(built)] if mode == "disaggregated" and built else built
+        kept += groups
+        measured += [group[TIMES[mode]].to_numpy(float) for group in groups]
+    if not kept:
+        raise ValueError("no row has a time that can be predicted")
+    ordered = pd.concat(kept)
+    experts = {name: int(load_model(name).is_moe) for name in ordered["model"].unique()}
+    return Problem(tuple(parts), ordered, np.concatenate(measured), ordered["model"].map(experts).to_numpy())
+
+
+def _groups(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    for _, group in rows.groupby(["model", "gpu", "precision"], sort=True):
+        yield group
+
+
+def _whole(values: Any) -> Array:
+    return np.maximum(1, np.round(np.asarray(values, float))).astype(int)
+
+
+def _either(where: Array, a: Any, b: Any) -> Array:
+    return np.asarray(np.where(where, a, b))
+
+
+def lengths(rows: pd.DataFrame) -> tuple[Array, Array]:
+    """Mean prompt and answer tokens of every row."""
+    share = rows["length_share"].to_numpy(float)
+    return rows["isl"].to_numpy(float) * share, rows["osl"].to_numpy(float) * share
+
+
+def _served(rows: pd.DataFrame, how: Serving) -> Served:
+    isl, osl = lengths(rows)
+    prompt, context = _whole(isl), _whole(isl + osl / 2)
+    dp, concurrency = rows["dp"].to_numpy(float), rows["concurrency"].to_numpy(float)
+    asked = case_of_rows(rows, "decode", INSTANCE, _whole(concurrency), context, **how.options)
+    most = sequences_that_fit(asked, len(rows)) if how.limited else np.full(len(rows), np.inf)
+    running = _whole(serving.running(concurrency, most, 1))
+    first = rows["engine"].isin(PROMPTS_FIRST).to_numpy() | (how.prompts != "engine")
+    waves = first & (rows["length_share"].to_numpy(float) == 1) & (how.prompts == "engine")
+    together = serving.prompts_together(isl, dp)
+    per_step = _either(
+        waves,
+        serving.prompts_per_step_in_waves(running, together, osl),
+        serving.prompts_per_step(running, dp, osl),
+    )
+    per_pass = _either(
+        waves, serving.prompts_in_budget(CHUNK_TOKENS, isl, dp), serving.prompts_per_pass(running, dp, osl)
+    )
+    if how.prompts != "engine":
+        per_step, per_pass = running / osl * (how.prompts == "apart"), dp
+    decode = case_of_rows(rows, "decode", INSTANCE, running, context, **how.options)
+    prefill = case_of_rows(rows, "prefill", INSTANCE, _whole(per_pass), prompt, **how.options)
+    growth = serving.tokens_in_mixed_pass(running, per_pass, prompt)
+    apart = without_requests(compile_pass(prefill, len(rows)))
+    mixed = compile_mixed(prefill, decode, growth, len(rows))
+    prompts = joined([apart.only(np.flatnonzero(first)), mixed.only(np.flatnonzero(~first))]).only(
+        np.argsort(np.argsort(~first, kind="stable"), kind="stable")
+    )
+    return Served(compile_pass(decode, len(rows)), prompts, per_step, per_pass, ~first)
+
+
+def _pooled(rows: pd.DataFrame, how: Serving) -> Pooled:
+    isl, osl = lengths(rows)
+    concurrency = rows["concurrency"].to_numpy(float)
+    workers = {name: rows[f"{name}_workers"].to_numpy(float) for name in POOL}
+    context = _whole(isl + osl / 2)
+    each = concurrency / workers["decode"]
+    batches = np.stack([_whole(each * share) for share in POOL_SHARES])
+    decode = tuple(
+        compile_pass(case_of_rows(rows, "decode", POOL["decode"], batch, context, **how.options), len(rows))
+        for batch in batches
+    )
+    prompts = serving.prompts_in_budget(CHUNK_TOKENS, isl, rows["prefill_dp"].to_numpy(float))
+    prefill = case_of_rows(rows, "prefill", POOL["prefill"], _whole(prompts), _whole(isl), **how.options)
+    table = without_requests(compile_pass(prefill, len(rows)))
+    return Pooled(
+        decode, batches.astype(float), table, prompts, workers["prefill"], workers["decode"], concurrency, osl
+    )
+
+
+def _one_pool(parts: Sequence[Any]) -> Pooled:
+    """Rows of many groups as one part: the search for how many requests decode is made once for all."""
+    names = ("prompts", "prefill_workers", "decode_workers", "concurrency", "osl")
+    return Pooled(
+        tuple(joined([part.decode[k] for part in parts]) for k in range(len(POOL_SHARES))),
+        np.concatenate([part.batches for part in parts], axis=1),
+        joined([part.prefill for part in parts]),
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in names),
+    )
+
+
+def _batch(rows: pd.DataFrame, how: Serving) -> Batch:
+    isl, osl = lengths(rows)
+    batch = _whole(rows["concurrency"])
+    steps = np.where(rows["mode"] == "static", osl - 1, 0.0)
+    prefill = case_of_rows(rows, "prefill", INSTANCE, batch, _whole(isl), **how.options)
+    decode = case_of_rows(rows, "decode", INSTANCE, batch, _whole(isl + osl / 2), **how.options)
+    n = len(rows)
+    return Batch(without_requests(compile_pass(prefill, n)), compile_pass(decode, n), steps)

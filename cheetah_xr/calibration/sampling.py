@@ -1,0 +1,92 @@
+"""The sets of factors that are about as probable as the best: a posterior by ensemble Markov chains."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from ..engine.posterior_axis import SCALES
+from .objective import LOG_SCALES, Target
+from .parameters import FACTORS, NAMES
+
+Array = NDArray[Any]
+
+ENSEMBLES = 2
+"""Independent ensembles, so that agreement between them can be seen."""
+
+
+def sample(
+    target: Target,
+    start: Array,
+    *,
+    walkers: int,
+    steps: int,
+    seed: int,
+    told: Callable[[int], None] | None = None,
+) -> xr.Dataset:
+    """Posterior of the factors and of the errors' scales.
+
+    Parameters
+    ----------
+    target
+        Measured rows and priors.
+    start
+        Logarithms of the factors the walkers start around.
+    walkers
+        Walkers of an ensemble, an even number of at least twice what is sampled.
+    steps
+        Steps of every walker; the first half is left out.
+    seed
+        Of starting points and moves.
+    told
+        Called with the number of steps done in all ensembles.
+
+    Returns
+    -------
+    xarray.Dataset
+        A variable per factor and per scale of errors on the dims ``chain`` (one per walker) and ``draw``.
+    """
+    import emcee
+
+    chains = []
+    for ensemble in range(ENSEMBLES):
+        generator = np.random.default_rng([seed, ensemble])
+        spread = 0.02 * generator.standard_normal((walkers, len(FACTORS) + len(SCALES)))
+        most = np.log([factor.most for factor in FACTORS])
+        around = np.append(start, LOG_SCALES) + spread
+        highest = most - 1e-3 * generator.random((walkers, len(FACTORS)))
+        around[:, : len(FACTORS)] = np.minimum(around[:, : len(FACTORS)], highest)
+        # Whole differences (gamma0 1) and snooker moves follow the ridge on which launches of two kinds trade places.
+        moves = [
+            (emcee.moves.DEMove(), 0.45),
+            (emcee.moves.DEMove(gamma0=1.0), 0.25),
+            (emcee.moves.DESnookerMove(), 0.3),
+        ]
+        sampler = emcee.EnsembleSampler(walkers, around.shape[1], target.log_probability, vectorize=True, moves=moves)
+        sampler._random.seed(int(generator.integers(2**31)))
+        for number, _ in enumerate(sampler.sample(around, iterations=steps), start=1):
+            if told:
+                told(ensemble * steps + number)
+        chains.append(np.exp(sampler.get_chain(discard=steps // 2)))
+    joined = np.concatenate([chain.transpose(1, 0, 2) for chain in chains])
+    names = (*NAMES, *SCALES)
+    found = xr.Dataset({name: (("chain", "draw"), joined[:, :, place]) for place, name in enumerate(names)})
+    return found.assign_coords(chain=np.arange(len(joined)), draw=np.arange(joined.shape[1]))
+
+
+def diagnostics(posterior: xr.Dataset) -> pd.DataFrame:
+    """r-hat (rank-normalised, split) and bulk effective sample size of every factor, by ArviZ."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # once a day arviz tells of its next version
+        import arviz
+
+    computed: Any = arviz  # its functions have no types in all supported versions
+    rhat, ess = computed.rhat(posterior), computed.ess(posterior)
+    columns = {"r_hat": rhat, "effective_samples": ess}
+    return pd.DataFrame({label: {name: float(ds[name]) for name in posterior} for label, ds in columns.items()})

@@ -1,0 +1,194 @@
+"""The factor sets that are shipped: what each is fitted to, and its errors on rows it never saw."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from ..specs import SpecError
+from . import measurements as validation
+from .pipeline import Calibration, Effort, Told, calibrate, predict, write
+
+COMMAND = "cheetah-xr calibrate --public"
+CO_LOCATED = ("aggregated", "static", "prefill")
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A shipped set: the engine whose rows of some modes it is fitted to."""
+
+    engine: str
+    modes: tuple[str, ...]
+    what: str
+
+
+SETS = {
+    "sglang": Shipped("sglang", CO_LOCATED, "SGLang, prompts and decoding on the same GPUs"),
+    "trtllm": Shipped("trtllm", CO_LOCATED, "TensorRT-LLM, prompts and decoding on the same GPUs"),
+    "vllm": Shipped("vllm", CO_LOCATED, "vLLM, prompts and decoding on the same GPUs"),
+    "sglang-pools": Shipped("sglang", (*CO_LOCATED, "disaggregated"), "SGLang, pools for prompts and for decoding too"),
+    "trtllm-pools": Shipped(
+        "trtllm", (*CO_LOCATED, "disaggregated"), "TensorRT-LLM, pools for prompts and for decoding too"
+    ),
+}
+"""Shipped factor sets by name."""
+
+PREDICTED_BY = {"sglang": "sglang-pools", "trtllm": "trtllm-pools", "vllm": "vllm"}
+"""Engine -> the set its disaggregated rows are predicted with: vLLM has none that may be fitted."""
+
+
+def eligible() -> pd.DataFrame:
+    """Eligible rows of the public table with their side, without those that are only ever predicted.
+
+    Raises
+    ------
+    SpecError
+        When the package that carries the measurements is not installed.
+    """
+    table = validation.measurements()
+    rows = table[table["rule"] == ""]
+    rows = rows.assign(side=validation.sides(rows))
+    return rows[~rows["prediction"]]
+
+
+def rows_of(name: str, table: pd.DataFrame) -> pd.DataFrame:
+    """Rows a shipped set is fitted to."""
+    shipped = SETS[name]
+    own = (table["engine"] == shipped.engine) & table["mode"].isin(shipped.modes)
+    return table[own & (table["side"] == "fit")]
+
+
+def predicted_rows(name: str, table: pd.DataFrame) -> pd.DataFrame:
+    """Rows a shipped set predicts."""
+    engine = SETS[name].engine
+    pooled = (table["mode"] == "disaggregated") & (table["engine"] == engine) & (PREDICTED_BY[engine] == name)
+    own = (table["mode"].isin(CO_LOCATED)) & (table["engine"] == engine) & (name == engine)
+    return table[pooled | own]
+
+
+def held_out_error(predictions: pd.DataFrame, held: pd.Series[bool]) -> str:
+    """Mean and median error by mode of held-out rows, in words."""
+    rows = predictions[held.to_numpy()]
+    error = (rows["predicted_s"] / rows["measured_s"] - 1).abs() * 100
+    parts = [
+        f"{mode} {error[group].mean():.1f} % mean, {error[group].median():.1f} % median of {len(group)} rows"
+        for mode, group in rows.groupby("mode").groups.items()
+    ]
+    return "; ".join(parts)
+
+
+def calibrate_public(
+    names: list[str], effort: Effort, seed: int, specs: Path, outputs: Path, told: Told | None = None
+) -> dict[str, Calibration]:
+    """Fit shipped sets, as many at once as there are cores, and write what was found.
+
+    That is the sets, their posteriors, their chains and the predictions of all eligible rows.
+
+    Parameters
+    ----------
+    names
+        Of :data:`SETS`.
+    effort, seed
+        As in :func:`calibrate`.
+    specs
+        Folder with ``efficiencies`` and ``posteriors``.
+    outputs
+        Folder for chains (netCDF, opened by ArviZ), diagnostics and ``predictions.csv``.
+    told
+        Told of progress.
+
+    Raises
+    ------
+    SpecError
+        For an unknown name, or without the public table.
+    """
+    unknown = [name for name in names if name not in SETS]
+    if unknown:
+        raise SpecError(f"factor set {', '.join(unknown)}: known are {', '.join(SETS)}")
+    table = eligible()
+    outputs.mkdir(parents=True, exist_ok=True)
+    (specs / "posteriors").mkdir(parents=True, exist_ok=True)
+    context = get_context("spawn")
+    said: Any = context.SimpleQueue()
+    listener = Thread(target=_pass_on, args=(said, told))
+    listener.start()
+    try:
+        with ProcessPoolExecutor(min(len(names), os.cpu_count() or 1), context, _begin, (said,)) as pool:
+            one = partial(_fit_and_write, table=table, effort=effort, seed=seed, specs=specs, outputs=outputs)
+            each = dict(zip(names, pool.map(one, names), strict=True))
+    finally:
+        said.put(None)
+        listener.join()
+    pd.concat([predicted for _, predicted in each.values()]).to_csv(
+        outputs / "predictions.csv", index=False, float_format="%.6g"
+    )
+    return {name: result for name, (result, _) in each.items()}
+
+
+_said: Any = None
+"""In a worker: where it tells of its progress."""
+
+
+def _begin(queue: Any) -> None:
+    """Make a worker ready: it tells the process that started it, and ends when that one does."""
+    global _said
+    _said = queue
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _pass_on(said: Any, told: Told | None) -> None:
+    """Tell of the progress of all workers, until None comes."""
+    while (news := said.get()) is not None:
+        if told:
+            told(*news)
+
+
+def _fit_and_write(
+    name: str, table: pd.DataFrame, effort: Effort, seed: int, specs: Path, outputs: Path
+) -> tuple[Calibration, pd.DataFrame]:
+    """Fit one set in a process of its own; the chains stay in their file."""
+    fitted = rows_of(name, table)
+    result = calibrate(fitted, name, effort, seed, lambda stage, *done: _said.put((f"{name}: {stage}", *done)))
+    predicted = predict(predicted_rows(name, table), result)
+    held = predicted["id"].map(table.set_index("id")["side"]) == "held out"
+    _, draws = write(result, specs / "efficiencies", *described(result, fitted, predicted, held, seed))
+    draws.replace(specs / "posteriors" / draws.name)
+    result.chains.to_netcdf(outputs / f"{name}.nc", group="posterior")
+    result.checks.to_csv(outputs / f"{name}-diagnostics.csv", float_format="%.4g")
+    return replace(result, chains=xr.Dataset()), predicted
+
+
+def described(
+    result: Calibration, fitted: pd.DataFrame, predicted: pd.DataFrame, held: pd.Series[bool], seed: int
+) -> tuple[str, str]:
+    """Source and notes of a set's file."""
+    last = fitted["date"].replace("", np.nan).dropna()
+    last = last[last.str.len() == len("2026-01-01")].max()
+    source = (
+        f"fitted to {result.n_rows} rows of {result.n_configurations} configurations of the public measurements "
+        f"(docs/measurements.md), the last of {last}; {COMMAND} --seed {seed} reproduces it"
+    )
+    r_hat, samples = result.checks["r_hat"].max(), result.checks["effective_samples"].min()
+    notes = (
+        f"{SETS[result.name].what}. Held-out errors: {held_out_error(predicted, held)}. Largest r-hat {r_hat:.3f}, "
+        f"smallest effective sample size {samples:.0f}. Fitted with overlap_ep 0 (one micro-batch hides no exchange) "
+        "and the serving model (docs/serving.md). Sets about as probable: specs/posteriors."
+    )
+    return source, notes

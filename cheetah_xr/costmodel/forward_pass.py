@@ -1,0 +1,187 @@
+"""The cost model on one page: which operations and collectives, in which order, for which layer groups.
+
+Definitions, symbols and sources: docs/cost-model.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from ..specs import RECURRENT, AnyModel, LayerGroup, LumpedModel, Options, Precision
+from .attention import gqa, mla, small_op
+from .formulas import Num, collectives
+from .formulas import elementwise as small_ops
+from .formulas.gemm import gemm_activations, gemm_flops
+from .kv_cache import lumped_bytes_per_token
+from .linear_attention import recurrent
+from .mlp import mlp_collectives, mlp_operations, moe_exchange
+from .operations import (
+    Architecture,
+    Collective,
+    LayerWork,
+    Operation,
+    Pass,
+    PassWork,
+    replicated,
+    ring_gather,
+    tp_all_reduce,
+    wide_gathers,
+)
+from .sparse_attention import compressed, indexer
+
+NO_WORK = ("count", "sinks", "hash_routing", "norms_per_layer", "extra_parameters")
+"""Fields of a layer group that change no operation."""
+
+MIXERS = {"gqa": gqa, "mla": mla, "compressed": compressed, **dict.fromkeys(RECURRENT, recurrent)}
+"""Kind of attention -> its operations between norm and residual."""
+
+
+def model_work(model: AnyModel, precision: Precision, options: Options, p: Pass) -> PassWork:
+    """Work of one forward pass of one model on one GPU.
+
+    Parameters
+    ----------
+    model, precision, options
+        Records whose numbers may be arrays that broadcast against one another.
+    p
+        The pass: phase, tokens, layout.
+
+    Returns
+    -------
+    PassWork
+        Layers first (`options.micro_batches` is not applied), then embedding and LM head.
+    """
+    if isinstance(model, LumpedModel):
+        return PassWork((lumped_layer(model, precision, p),), (), model.n_layers)
+    layers = tuple(layer_work(model.of(group), group, precision, options, p) for group in alike(model.groups))
+    outside = (embedding(model, precision, p), lm_head(model, precision, options, p))
+    return PassWork(layers, outside, model.n_layers)
+
+
+def alike(groups: tuple[LayerGroup, ...]) -> list[LayerGroup]:
+    """Groups that do the same work, counted together: those that differ in parameters without work only."""
+    found: dict[tuple[object, ...], LayerGroup] = {}
+    for group in groups:
+        fields = {name: getattr(group, name) for name in type(group).model_fields if name not in NO_WORK}
+        # Arrays in place of numbers are the same when they are the same object.
+        key = tuple((name, v if isinstance(v, Hashable) else id(v)) for name, v in fields.items())
+        same = found.get(key)
+        found[key] = group if same is None else same.model_copy(update={"count": same.count + group.count})
+    return list(found.values())
+
+
+def layer_work(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> LayerWork:
+    """Work of one layer of a group; `m` has the group's own widths."""
+    operations: list[Operation] = []
+    rest: list[Collective] = []
+    alone = not (m.parallel_blocks and group.attention != "none" and group.mlp != "none")
+    if group.attention != "none":
+        body = [
+            *(indexer(m, group, precision, options, p) if group.attention != "compressed" else []),
+            *MIXERS[group.attention](m, group, precision, options, p),
+        ]
+        operations += block("attn", body, m, precision, options, p, residual=alone)
+        if alone:
+            rest.append(tp_all_reduce("attn_all_reduce", p, p.new * m.hidden * precision.activation_bytes))
+    if group.mlp != "none":
+        body = mlp_operations(m, group, precision, options, p)
+        operations += block("mlp", body, m, precision, options, p, norm=alone)
+    exchange = tuple(moe_exchange(m, precision, options, p)) if group.is_routed else ()
+    rest += mlp_collectives(m, group, precision, options, p)
+    return LayerWork(group.count, tuple(operations), exchange, tuple(rest), group.label)
+
+
+def block(
+    component: str,
+    body: list[Operation],
+    m: Architecture,
+    precision: Precision,
+    options: Options,
+    p: Pass,
+    *,
+    norm: bool = True,
+    residual: bool = True,
+) -> list[Operation]:
+    """Attention or MLP with the norm before it, the residual after it and the mixing of residual streams."""
+    b_act, elements, streams = precision.activation_bytes, p.new * m.hidden, m.residual_streams
+    found: list[Operation] = []
+    if has_streams(m):
+        mixed = 1.0 * (streams > 1)  # on an axis, one stream is none
+        k, n = streams * m.hidden * mixed, (2 + streams) * streams * mixed
+        found.append(replicated("stream_mixing", "router", p, k, n, precision, options, component, launches=mixed))
+    if norm:
+        flops, moves = small_ops.NORM_FLOPS * elements, small_ops.NORM_MOVES * elements
+        found += small_op(f"{component}_norm", options, b_act, flops, moves, component)
+    found += body
+    if residual:
+        added = elements * streams
+        flops, moves = small_ops.RESIDUAL_FLOPS * added, small_ops.RESIDUAL_MOVES * added
+        found += small_op(f"{component}_residual", options, b_act, flops, moves, component)
+    return found
+
+
+def has_streams(m: Architecture) -> bool:
+    """Whether there are parallel residual streams (structure)."""
+    return not (isinstance(m.residual_streams, int) and m.residual_streams == 1)
+
+
+def embedding(m: Architecture, precision: Precision, p: Pass) -> LayerWork:
+    """Look-up of the new tokens; sharded by tp in memory, as is a vision tower."""
+    width = precision.embedding_weight_bytes
+    table = m.vocab * m.hidden * width / p.tp
+    rows = p.new * m.hidden * width
+    operations = [Operation("embedding", "embedding", rows=rows, resident=table, launches=0, scale="whole")]
+    if not (isinstance(m.vision_parameters, int) and m.vision_parameters == 0):
+        held = m.vision_parameters * width / p.tp
+        operations.append(Operation("vision_tower", "embedding", resident=held, launches=0, scale="whole"))
+    return LayerWork(1, tuple(operations), label="embedding", part="embedding")
+
+
+def lm_head(m: Architecture, precision: Precision, options: Options, p: Pass) -> LayerWork:
+    """Logits of every new token in decode, of the last one in prefill, gathered over the head's ranks."""
+    counted = options.activation_traffic == "gemm"
+    moved_in, moved_out = precision.lm_head_input_bytes * counted, precision.activation_bytes * counted
+    width = p.tp if options.lm_head_tp is None else options.lm_head_tp
+    tokens = p.new if p.decode else 1
+    rows, columns = tokens * width / p.tp, m.vocab / width
+    weights = columns * m.hidden * precision.lm_head_weight_bytes
+    operation = Operation(
+        "lm_head",
+        "lm_head",
+        flops=gemm_flops(rows, m.hidden, columns),
+        weights=weights,
+        activations=gemm_activations(rows, m.hidden, columns, moved_in, moved_out),
+        resident=0.0 if m.tie_embeddings else weights,
+        launches=0,
+        scale="whole",
+    )
+    logits = tokens * m.vocab * precision.activation_bytes
+    g = collectives.members(width, p.domain)
+    rest: list[Collective] = [ring_gather("logits_gather", "all_gather", width, g, logits, scale="whole")]
+    if options.lm_head_tp is not None:
+        b_in = precision.lm_head_input_bytes
+        rest += wide_gathers("lm_head", p, width, tokens, m.hidden, b_in, precision.activation_bytes, scale="whole")
+    return LayerWork(1, (operation,), rest=tuple(rest), label="lm_head", part="lm_head")
+
+
+def lumped_layer(m: LumpedModel, precision: Precision, p: Pass) -> LayerWork:
+    """A lumped model is one kernel: all weights, the cache it is known to have, all-reduces if its width is known."""
+    weights = m.n_parameters / p.tp * precision.dense_mlp_weight_bytes
+    read = p.seq_len if p.decode else p.cached
+    kernel = Operation(
+        "parameters",
+        "dense_mlp",
+        flops=2 * p.new * m.n_parameters / p.tp,
+        weights=weights,
+        kv=(read + p.new) * lumped_bytes_per_token(m, precision, p),
+        resident=weights,
+    )
+    if m.hidden is None:
+        return LayerWork(1, (kernel,), label="lumped")
+    volume, times = p.new * m.hidden * precision.activation_bytes, 2.0 * m.n_layers
+    return LayerWork(1, (kernel,), rest=(tp_all_reduce("all_reduces", p, volume, times),), label="lumped")
+
+
+def weight_bytes(work: PassWork) -> Num:
+    """Bytes of weights one GPU holds."""
+    return sum(layer.count * operation.resident for layer in work.parts for operation in layer.operations)

@@ -1,0 +1,113 @@
+"""Recurrent mixers of one layer as operations: Gated DeltaNet, Kimi Delta Attention, Mamba-2, lightning attention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..specs import LayerGroup, Options, Precision
+from .attention import gate, projection, widths
+from .formulas import Num
+from .formulas import linear_attention as terms
+from .formulas.attention import local_kv_heads
+from .operations import Architecture, Operation, Pass
+
+SCALARS = {"deltanet": 2, "kda": 1, "mamba2": 1, "lightning": 0}
+"""Projected numbers per value head: write strength and decay, write strength, step size."""
+
+
+@dataclass(frozen=True)
+class Widths:
+    """Local widths of a mixer on one GPU: value heads, all keys, all values."""
+
+    heads: Num
+    keys: Num
+    values: Num
+
+    @property
+    def channels(self) -> Num:
+        """Channels of the convolution: queries, keys and values."""
+        return 2 * self.keys + self.values
+
+
+def local_widths(m: Architecture, group: LayerGroup, p: Pass) -> Widths:
+    """Heads are divided by tp; the groups of Mamba-2 are replicated once tp exceeds them."""
+    key_heads = local_kv_heads(m.linear_key_heads, p.tp) if group.attention == "mamba2" else m.linear_key_heads / p.tp
+    heads = m.linear_value_heads / p.tp
+    return Widths(heads, key_heads * m.linear_key_dim, heads * m.linear_value_dim)
+
+
+def state_bytes(m: Architecture, group: LayerGroup, precision: Precision, p: Pass) -> Num:
+    """Bytes one sequence keeps in one layer on one GPU, however long it is."""
+    w = local_widths(m, group, p)
+    state = terms.state_bytes(w.heads, m.linear_key_dim, m.linear_value_dim, precision.state_bytes)
+    if not has_convolution(m):
+        return state
+    return state + terms.convolution_bytes(w.channels, m.linear_conv, precision.activation_bytes)
+
+
+def has_convolution(m: Architecture) -> bool:
+    """Whether queries, keys and values pass a causal convolution (structure)."""
+    return not (isinstance(m.linear_conv, int) and m.linear_conv == 0)
+
+
+def recurrent(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+    """A recurrent mixer between its norm and its residual."""
+    d, w = m.hidden, local_widths(m, group, p)
+    _, b_act = widths(precision, options)
+
+    def project(name: str, k: Num, n: Num) -> Operation:
+        return projection(name, precision, options, p, k, n)
+
+    low_rank = group.attention == "kda" and not (isinstance(m.linear_gate_rank, int) and m.linear_gate_rank == 0)
+    wide = w.channels + SCALARS[group.attention] * w.heads + (0.0 if low_rank else w.values)
+    decay = [project("decay_down", d, m.linear_key_dim), project("decay_up", m.linear_key_dim, w.keys)]
+    gates = [project("gate_down", d, m.linear_gate_rank), project("gate_up", m.linear_gate_rank, w.values)]
+    return [
+        project("in_proj", d, wide),
+        *(decay if group.attention == "kda" else []),
+        *(gates if low_rank else []),
+        *(_convolution(m, w, precision, b_act, p) if has_convolution(m) else []),
+        Operation(
+            "state_update",
+            "attn_core",
+            flops=p.new * w.heads * _flops(m, w, group, p),
+            kv=_passes(p) * state_bytes(m, group, precision, p),
+            activations=p.new * (w.channels + w.values) * b_act,
+        ),
+        *gate(options, precision, p.new * w.values),
+        project("out_proj", w.values, d),
+    ]
+
+
+def _convolution(m: Architecture, w: Widths, precision: Precision, b_act: Num, p: Pass) -> list[Operation]:
+    weights = w.channels * m.linear_conv * precision.attention_weight_bytes
+    flops = 2 * p.new * w.channels * m.linear_conv
+    moved = 2 * p.new * w.channels * b_act
+    return [
+        Operation(
+            "convolution",
+            "attn_proj",
+            flops=flops,
+            weights=weights,
+            activations=moved,
+            resident=weights,
+            launches=0,
+        ),
+    ]
+
+
+def _flops(m: Architecture, w: Widths, group: LayerGroup, p: Pass) -> Num:
+    """FLOPs of one token and value head."""
+    delta = group.attention in terms.DELTA_RULE
+    if p.decode:
+        return terms.step_flops(m.linear_key_dim, m.linear_value_dim, delta=delta)
+    chunk = np.minimum(m.linear_chunk, p.new)
+    share = w.keys / m.linear_key_dim / w.heads if group.attention == "mamba2" else 1.0
+    return terms.chunk_flops(m.linear_key_dim, m.linear_value_dim, chunk, delta=delta, key_share=share)
+
+
+def _passes(p: Pass) -> Num:
+    """How often the state crosses the memory bus: read and written; only written by a prefill with nothing cached."""
+    return 2.0 if p.decode else 1.0 + np.minimum(p.cached, 1.0)

@@ -1,0 +1,221 @@
+"""The ledger: what one forward pass does on one GPU, operation by operation. Work only; no rates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from ..specs import Options, Precision
+from .formulas import Num, collectives
+from .formulas.gemm import gemm_activations, gemm_flops
+
+Architecture: TypeAlias = Any
+"""A Model whose numbers may be arrays."""
+
+Scale = Literal["rank", "instance", "whole"]
+"""What an amount is per: sequences on one attention rank or in the instance, of one micro-batch; or sequences on one
+attention rank of the whole batch (embedding and LM head, which are not cut into micro-batches)."""
+
+COMPONENT = {
+    "attn_proj": "attn",
+    "attn_core": "attn",
+    "indexer": "attn",
+    "dense_mlp": "mlp",
+    "router": "mlp",
+    "shared_experts": "mlp",
+    "routed_experts": "mlp",
+    "embedding": "embedding",
+    "lm_head": "lm_head",
+}
+WEIGHT_CLASS = {
+    "attn_proj": "attention",
+    "dense_mlp": "dense_mlp",
+    "router": "router",
+    "shared_experts": "shared_experts",
+    "routed_experts": "experts",
+    "lm_head": "lm_head",
+}
+"""Kernel -> class of the precision its GEMMs belong to."""
+
+
+OUTSIDE = ("embedding", "lm_head")
+"""Parts of a pass outside the layers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation of one layer (or of the whole pass, outside the layers) on one GPU.
+
+    `flops`, `rows`, `kv` and `activations` are per sequence of `scale`; `weights` is read once per micro-batch, however
+    many sequences; `rows` are weight bytes looked up per sequence (the embedding). `resident` is what the GPU holds.
+    `launches` are the kernels started for it in one micro-batch, 0 where it is part of another operation's.
+    """
+
+    name: str
+    kernel: str
+    flops: Num = 0.0
+    weights: Num = 0.0
+    rows: Num = 0.0
+    kv: Num = 0.0
+    activations: Num = 0.0
+    resident: Num = 0.0
+    launches: Num = 1
+    scale: Scale = "rank"
+    component: str = ""
+
+    @property
+    def part(self) -> str:
+        """Component of seed 1 the operation belongs to."""
+        return self.component or COMPONENT[self.kernel]
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One collective of one layer (or of the LM head): bytes sent by one GPU per sequence of `scale`.
+
+    `used` is how often it occurs (0 where the layout does not need it), already part of `link` and `nic`. A
+    `pipelined` one always uses link and NIC at once.
+    """
+
+    name: str
+    kind: str
+    ranks: Num
+    members: Num
+    link: Num
+    nic: Num
+    used: Num = 1.0
+    scale: Scale = "rank"
+    pipelined: bool = False
+
+    @property
+    def messages(self) -> Num:
+        """Messages one rank sends, one after the other."""
+        return (2 if self.kind == "all_reduce" else 1) * (self.ranks - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWork:
+    """Work of one layer and how often it occurs; `exchange` overlaps by overlap_ep, `rest` by overlap_tp.
+
+    Memory holds `count` of it, a pass does it `count` * `repeats` times. `part` is what `include` calls it.
+    """
+
+    count: Num
+    operations: tuple[Operation, ...]
+    exchange: tuple[Collective, ...] = ()
+    rest: tuple[Collective, ...] = ()
+    label: str = ""
+    part: str = "layers"
+    repeats: Num = 1
+
+    @property
+    def times(self) -> Num:
+        """How often a pass does the work of one layer."""
+        return self.count * self.repeats
+
+
+@dataclass(frozen=True, slots=True)
+class PassWork:
+    """Work of one forward pass and its drafts: layers by group, and what stands outside them.
+
+    `n_layers` and `n_passes` are those the CPU launches, `n_prompt_layers` those of the layers that work on prompts.
+    """
+
+    layers: tuple[LayerWork, ...]
+    outside: tuple[LayerWork, ...]
+    n_layers: Num
+    n_passes: Num = 1
+    n_prompt_layers: Num = 0
+
+    @property
+    def parts(self) -> tuple[LayerWork, ...]:
+        """All of it."""
+        return (*self.layers, *self.outside)
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One forward pass as the terms see it: phase, tokens per sequence, layout.
+
+    `new` tokens per sequence are processed; `before` keys are seen by the first of them besides itself;
+    `instance_tokens` are the new tokens of one micro-batch in the whole instance.
+    """
+
+    decode: bool
+    seq_len: Num
+    cached: Num
+    new: Num
+    before: Num
+    instance_tokens: Num
+    tp: Num
+    dp: Num
+    ep: Num
+    domain: Num
+
+    @property
+    def n_gpus(self) -> Num:
+        """GPUs of the instance."""
+        return self.tp * self.dp
+
+    @property
+    def etp(self) -> Num:
+        """GPUs an expert is split over."""
+        return self.tp * self.dp / self.ep
+
+    @property
+    def context(self) -> Num:
+        """Tokens of one sequence after the pass has read its cache: what must fit in memory."""
+        return self.seq_len if self.decode else self.seq_len + self.cached
+
+
+def replicated(
+    name: str,
+    kernel: str,
+    p: Pass,
+    k: Num,
+    n: Num,
+    precision: Precision,
+    options: Options,
+    component: str = "",
+    launches: Num = 1,
+) -> Operation:
+    """A GEMM of the new tokens whose weights every tensor-parallel rank holds."""
+    counted = options.activation_traffic == "gemm"
+    b_in, b_act = getattr(precision, f"{kernel}_input_bytes") * counted, precision.activation_bytes * counted
+    weights = k * n * getattr(precision, f"{kernel}_weight_bytes")
+    return Operation(
+        name,
+        kernel,
+        flops=gemm_flops(p.new, k, n),
+        weights=weights,
+        activations=gemm_activations(p.new, k, n, b_in, b_act),
+        resident=weights,
+        launches=launches,
+        component=component,
+    )
+
+
+def tp_all_reduce(name: str, p: Pass, volume: Num, used: Num = 1.0) -> Collective:
+    """All-reduce over the tensor-parallel ranks of one attention rank."""
+    g = collectives.members(p.tp, p.domain)
+    link, nic = collectives.all_reduce(volume * used, p.tp, g)
+    return Collective(name, "all_reduce", p.tp, g, link, nic, used)
+
+
+def ring_gather(name: str, kind: str, n: Num, g: Num, volume: Num, **more: Any) -> Collective:
+    """All-gather or reduce-scatter of `volume` bytes over `n` ranks; `used` switches it off where it does not occur."""
+    link, nic = collectives.gather(volume * more.get("used", 1.0), n, g)
+    return Collective(name, kind, n, g, link, nic, **more)
+
+
+def wide_gathers(
+    name: str, p: Pass, width: Num, tokens: Num, hidden: Num, b_in: Num, b_act: Num, scale: Scale = "rank"
+) -> list[Collective]:
+    """Gather tokens of r = width/tp attention ranks for a wider tensor-parallel layer, and scatter its results."""
+    r = width / p.tp
+    g = collectives.members(r, p.domain, p.tp)
+    volume = r * tokens * hidden
+    return [
+        ring_gather(f"{name}_gather", "all_gather", r, g, volume * b_in, scale=scale),
+        ring_gather(f"{name}_scatter", "reduce_scatter", r, g, volume * b_act, scale=scale),
+    ]

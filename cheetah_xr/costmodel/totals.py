@@ -1,0 +1,92 @@
+"""Totals of a pass: work of one GPU by cause, and what its memory holds. Float64, exact where the inputs are whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ..specs import AnyModel, Options, Precision
+from .formulas import Num, capacity
+from .forward_pass import weight_bytes
+from .operations import LayerWork, Pass, PassWork
+from .roofline import Rates, add, compute_class, is_zero
+from .speculative import sequence_bytes
+
+WORK_FIELDS = {
+    "flops": ("flops",),
+    "bytes_weights": ("weights", "rows"),
+    "bytes_kv": ("kv",),
+    "bytes_activations": ("activations",),
+}
+WIRE_FIELDS = {"bytes_link": "link", "bytes_nic": "nic"}
+
+
+def priced(work: PassWork, options: Options) -> Iterator[tuple[LayerWork, Num]]:
+    """Layers that `include` keeps, and how many times the work of each is done."""
+    if "layers" in options.include:
+        for layer in work.layers:
+            yield layer, layer.times * options.micro_batches
+    for layer in work.outside:
+        if layer.part in options.include:
+            yield layer, layer.times
+
+
+def work_total(name: str, work: PassWork, options: Options, scales: Mapping[str, Num]) -> Num:
+    """One of flops, bytes_weights, bytes_kv, bytes_activations: of one GPU in one pass."""
+    total: Num = 0.0
+    for layer, times in priced(work, options):
+        by_scale: dict[str, Num] = {}
+        for op in layer.operations:
+            for cause in WORK_FIELDS[name]:
+                scale: str = "" if cause == "weights" else op.scale
+                by_scale[scale] = add(by_scale.get(scale, 0.0), getattr(op, cause))
+        for scale, amount in by_scale.items():
+            if not is_zero(amount):
+                total = total + times * amount * (scales[scale] if scale else 1)
+    return total
+
+
+def wire_total(name: str, work: PassWork, options: Options, scales: Mapping[str, Num]) -> Num:
+    """bytes_link or bytes_nic: sent by one GPU in one pass."""
+    total: Num = 0.0
+    for layer, times in priced(work, options):
+        for c in (*layer.exchange, *layer.rest):
+            total = total + times * getattr(c, WIRE_FIELDS[name]) * scales[c.scale]
+    return total
+
+
+def peak_compute_time(work: PassWork, options: Options, scales: Mapping[str, Num], rates: Rates) -> Num:
+    """Seconds the FLOPs take at the peak of each compute type: mfu is this over step_time."""
+    total: Num = 0.0
+    for layer, times in priced(work, options):
+        for op in layer.operations:
+            if not is_zero(op.flops):
+                scale = scales[op.scale]
+                total = total + times * op.flops * scale / rates.peak[compute_class(op.kernel)]
+    return total
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Memory of one GPU, bytes; `sequences` is how many fit on one attention rank."""
+
+    weights: Num
+    per_sequence: Num
+    budget: Num
+    sequences: Num
+
+
+def memory(
+    model: AnyModel, precision: Precision, options: Options, p: Pass, work: PassWork, device_memory: Num
+) -> Capacity:
+    """What one GPU holds and how many sequences fit beside it."""
+    weights, per_sequence = weight_bytes(work), sequence_bytes(model, precision, options, p)
+    fraction, reserve, used = options.memory_fraction, options.reserve_bytes, options.used_at_start_bytes
+    if options.memory_base == "total":
+        budget = capacity.budget_total(device_memory, fraction, reserve)
+    elif options.memory_base == "free_at_start":
+        budget = capacity.budget_free_at_start(device_memory, fraction, reserve, used)
+    else:
+        budget = capacity.budget_free_after_load(device_memory, fraction, reserve, used, weights)
+    sequences = capacity.sequences_that_fit(budget, weights, per_sequence)
+    return Capacity(weights, per_sequence, budget, sequences)

@@ -1,0 +1,1 @@
+"""A grid of forward passes: axes, cases, times, labelled results."""

@@ -1,0 +1,297 @@
+"""One tile of a grid: from aligned inputs to the arrays of every requested variable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..costmodel.formulas import Num, capacity
+from ..costmodel.operations import OUTSIDE, Collective, Pass, PassWork
+from ..costmodel.roofline import (
+    CollectiveSeconds,
+    KernelSeconds,
+    Rates,
+    collective_seconds,
+    compute_class,
+    is_zero,
+    kernel_seconds,
+    launch_seconds,
+)
+from ..costmodel.speculative import pass_work
+from ..costmodel.totals import (
+    WIRE_FIELDS,
+    WORK_FIELDS,
+    Capacity,
+    memory,
+    peak_compute_time,
+    priced,
+    wire_total,
+    work_total,
+)
+from ..specs import GEMM_CLASSES, AnyModel, Efficiency, Options, Precision
+from .dims import BATCH, DP, EFFICIENCY, EP, PRECISION, SEQ_LEN, TP
+from .grid import Grid
+from .lazy import Value, apply
+from .step_time import PARTS, Attribute, Combiner, Series, bottleneck
+from .validity import Condition, condition, hardware_conditions, layout_conditions
+
+Inputs = Mapping[str, Any]
+
+CAPTURED_TOKENS = 512
+"""Most tokens of one attention rank whose passes replay captured graphs (vLLM, ``max_cudagraph_capture_size``)."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Everything one pass needs: records with arrays in place of numbers, the pass, its work, rates and scales."""
+
+    model: AnyModel
+    precision: Precision
+    efficiency: Efficiency
+    options: Options
+    p: Pass
+    batch: Num
+    work: PassWork
+    rates: Rates
+    scales: Mapping[str, Num]
+    capacity: Capacity
+    requested: Num
+    conditions: Sequence[Condition]
+
+
+def make_case(grid: Grid, inputs: Inputs, model: AnyModel, phase: str) -> Case:
+    """Put the arrays of a tile into the records and count the work."""
+    model = model.with_numbers(_taken(inputs, "model"))
+    options = grid.options.with_numbers(_taken(inputs, "options"))
+    precision = _record(grid, inputs, PRECISION)
+    efficiency = _record(grid, inputs, EFFICIENCY)
+    batch, rates = inputs[BATCH], _rates(inputs)
+    p = _pass(inputs, options, phase == "decode", batch)
+    work = pass_work(model, precision, options, p)
+    held = memory(model, precision, options, p, work, inputs["gpu.memory_bytes"])
+    requested = np.ceil(batch / p.dp)
+    conditions = [
+        *layout_conditions(model, options, p, batch),
+        *hardware_conditions(work, options.include, _no_peak(inputs, work), _no_link(inputs), _unknown(inputs, "nic")),
+        *_memory_conditions(options, requested, held),
+    ]
+    if options.on_infeasible == "clip":
+        fits = np.minimum(batch, p.dp * held.sequences)
+        batch = np.where(held.sequences < 1, batch, fits)  # what cannot run at all keeps the batch it was asked for
+        p = replace(p, instance_tokens=apply(np.multiply, batch / options.micro_batches, p.new))
+        work = pass_work(model, precision, options, p)
+    scales = _scales(options, p, batch)
+    return Case(
+        model, precision, efficiency, options, p, batch, work, rates, scales, held, requested, tuple(conditions)
+    )
+
+
+def _taken(inputs: Inputs, record: str) -> dict[str, Any]:
+    """Numbers of a record among the inputs."""
+    start = f"{record}."
+    return {k[len(start) :]: v for k, v in inputs.items() if k.startswith(start)}
+
+
+def _record(grid: Grid, inputs: Inputs, name: str) -> Any:
+    return grid.records[name][0].with_numbers(_taken(inputs, name))
+
+
+def _pass(inputs: Inputs, options: Options, decode: bool, batch: Num) -> Pass:
+    seq_len, cached = inputs[SEQ_LEN], 1.0 * options.cached_tokens
+    new = 1.0 + options.draft_tokens if decode else seq_len
+    domain = inputs["gpu.link_domain"]
+    return Pass(
+        decode=decode,
+        seq_len=seq_len,
+        cached=cached,
+        new=new,
+        before=seq_len - 1 if decode else cached,
+        instance_tokens=apply(np.multiply, batch / options.micro_batches, new),
+        tp=inputs[TP],
+        dp=inputs[DP],
+        ep=inputs[EP],
+        domain=np.where(np.isnan(domain), np.inf, domain)[()],
+    )
+
+
+def _scales(options: Options, p: Pass, batch: Num) -> dict[str, Num]:
+    """Sequences each amount of the ledger is per; see :data:`cheetah_xr.costmodel.operations.Scale`."""
+    m = options.micro_batches
+    return {"rank": np.ceil(batch / (p.dp * m)), "instance": batch / m, "whole": np.ceil(batch / p.dp)}
+
+
+def _known(values: Num) -> Num:
+    """Unknown rates become infinite: no time is wrong because of them, the status says they are needed."""
+    return np.where(np.isnan(values), np.inf, values)[()]
+
+
+def _rates(inputs: Inputs) -> Rates:
+    names = (*GEMM_CLASSES, "attn_core", "indexer", "small_ops")
+    return Rates(
+        peak={name: _known(inputs[f"peak.{name}"]) for name in names},
+        hbm_bandwidth=inputs["gpu.hbm_bandwidth"],
+        link_bandwidth=_known(inputs["gpu.link_bandwidth"]),
+        link_pairwise=_known(inputs["gpu.link_pairwise"]),
+        nic_bandwidth=_known(inputs["gpu.nic_bandwidth"]),
+    )
+
+
+def _unknown(inputs: Inputs, name: str) -> Num:
+    return np.isnan(inputs[f"gpu.{name}_bandwidth"])
+
+
+def _no_link(inputs: Inputs) -> Num:
+    return _unknown(inputs, "link") | np.isnan(inputs["gpu.link_domain"])
+
+
+def _no_peak(inputs: Inputs, work: PassWork) -> Num:
+    """Where the precision multiplies in a type the accelerator has no peak for.
+
+    That does not depend on lengths: a number of the inputs that happens to be zero is no absence, alone as on an axis.
+    """
+    operations = [op for layer in work.parts for op in layer.operations]
+    classes = {
+        compute_class(op.kernel) for op in operations if isinstance(op.flops, np.generic) or not is_zero(op.flops)
+    }
+    missing: Num = False
+    for name in sorted(classes):
+        missing = missing | np.isnan(inputs[f"peak.{name}"])
+    return missing
+
+
+def _memory_conditions(options: Options, requested: Num, held: Capacity) -> list[Condition]:
+    roots = "model gpu precision phase tp dp ep seq_len batch"
+    if options.on_infeasible == "mask":
+        return [condition("infeasible_memory", roots, requested > held.sequences)]
+    if options.on_infeasible == "clip":
+        return [
+            condition("infeasible_memory", roots, held.sequences < 1),
+            condition("clipped", roots, requested > held.sequences),
+        ]
+    return []
+
+
+@dataclass(frozen=True)
+class StageSeconds:
+    """Seconds of one kind of layer, or of embedding or LM head."""
+
+    kernels: tuple[KernelSeconds, ...]
+    exchange: tuple[CollectiveSeconds, ...]
+    rest: tuple[CollectiveSeconds, ...]
+    overlap_rest: Num
+
+
+@dataclass(frozen=True)
+class PassSeconds:
+    """Seconds of a pass before they are combined, each on the axes it depends on."""
+
+    stages: tuple[StageSeconds, ...]
+    overhead: tuple[Num, ...]
+    overlap_ep: Num
+    granularity: str
+
+
+def pass_seconds(case: Case) -> PassSeconds:
+    """Divide the work of a case by its rates."""
+    options, efficiency, rates = case.options, case.efficiency, case.rates
+
+    def seconds(collectives: Sequence[Collective], times: Num) -> tuple[CollectiveSeconds, ...]:
+        return tuple(collective_seconds(c, rates, efficiency, options.hierarchy, times) for c in collectives)
+
+    stages = tuple(
+        StageSeconds(
+            tuple(kernel_seconds(layer, rates, efficiency, times)),
+            seconds(layer.exchange, times),
+            seconds(layer.rest, times),
+            0.0 if layer.part in OUTSIDE else options.overlap_tp,
+        )
+        for layer, times in priced(case.work, options)
+    )
+    layers = case.work.n_layers if "layers" in options.include else 0
+    per_pass = layers * efficiency.tau_layer + case.work.n_passes * efficiency.tau_global
+    launched = sum(launch_seconds(layer, efficiency, times) for layer, times in priced(case.work, options))
+    overhead = (
+        per_pass,
+        launched,
+        prompt_seconds(case),
+        efficiency.tau_batch * case.batch,
+        efficiency.tau_sequence * case.scales["whole"],
+    )
+    return PassSeconds(stages, overhead, options.overlap_ep, options.granularity)
+
+
+def prompt_seconds(case: Case) -> Num:
+    """Seconds the host adds to layers that work on prompts: nothing for what :data:`CAPTURED_TOKENS` hold."""
+    layers = case.work.n_prompt_layers if "layers" in case.options.include else 0
+    cost = layers * case.efficiency.tau_layer_prefill
+    if is_zero(cost):
+        return 0.0
+    launched = apply(np.greater, apply(np.divide, case.p.instance_tokens, case.p.dp), CAPTURED_TOKENS)
+    return apply(np.multiply, launched, cost)
+
+
+def in_series(seconds: PassSeconds, combiner: Combiner) -> Series:
+    """The whole pass: overheads, layers without overlap, layers in which something hides behind something else."""
+    whole = Series()
+    for overhead in seconds.overhead:
+        whole.constant("overhead", overhead)
+    for stage in seconds.stages:
+        overlapped = not is_zero(stage.overlap_rest)
+        if not overlapped:
+            whole.collectives(stage.rest)
+        if not (stage.exchange or overlapped):
+            combiner.kernels(whole, stage.kernels, seconds.granularity)
+            continue
+        inner = Series()
+        combiner.kernels(inner, stage.kernels, seconds.granularity)
+        if stage.exchange:
+            inner = combiner.mix(inner, stage.exchange, seconds.overlap_ep)
+        if overlapped:
+            inner = combiner.mix(inner, stage.rest, stage.overlap_rest)
+        whole.mixes += inner.mixes
+    return whole
+
+
+def time_values(case: Case, names: Sequence[str], dtype: np.dtype[Any]) -> dict[str, Value]:
+    """step_time, its parts and the bottleneck on their natural axes, not masked; those that were asked for.
+
+    Parameters
+    ----------
+    case
+        The pass.
+    names
+        Variables wanted.
+    dtype
+        Number type of times.
+    """
+    parts = any(n.startswith("time_") for n in names)
+    attribute: Attribute = "parts" if parts else "bottleneck" if "bottleneck" in names else ""
+    combiner = Combiner(case.scales, dtype, attribute)
+    found = combiner.total(in_series(pass_seconds(case), combiner))
+    values = {"step_time": found["time"]} | {f"time_{part}": found.get(part, np.zeros((), dtype)) for part in PARTS}
+    if "bottleneck" in names:
+        values["bottleneck"] = bottleneck(found)
+    return {name: values[name] for name in names if name in values}
+
+
+def work_values(case: Case, names: Sequence[str]) -> dict[str, Any]:
+    """Work and capacity variables on their natural axes, not masked."""
+    held = case.capacity
+    values: dict[str, Any] = {
+        "weight_bytes": held.weights,
+        "kv_bytes_per_sequence": held.per_sequence,
+        "max_batch": case.p.dp * held.sequences,
+    }
+    for name in names:
+        if name in WORK_FIELDS:
+            values[name] = work_total(name, case.work, case.options, case.scales)
+        elif name in WIRE_FIELDS:
+            values[name] = wire_total(name, case.work, case.options, case.scales)
+        elif name == "peak_compute_time":
+            values[name] = peak_compute_time(case.work, case.options, case.scales, case.rates)
+        elif name == "memory_shortfall":
+            values[name] = capacity.shortfall(held.budget, held.weights, case.requested, held.per_sequence)
+    return values

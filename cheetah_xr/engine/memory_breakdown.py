@@ -1,0 +1,202 @@
+"""What the memory of one GPU holds, item by item and in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..costmodel.kv_cache import Held, held
+from ..costmodel.operations import Pass
+from ..specs import AnyModel, LumpedModel, Model, Options, Precision, SpecError
+from .arguments import axes_of
+from .axes import Axes
+from .case import Case
+from .evaluator import case_of
+from .grid import build
+
+WEIGHTS = {
+    "attn_proj": "attention",
+    "dense_mlp": "dense MLP",
+    "router": "routers",
+    "shared_experts": "shared experts",
+    "routed_experts": "routed experts",
+    "embedding": "embedding",
+    "lm_head": "LM head",
+}
+"""Kernel -> what its weights are called."""
+
+
+MEANT = {
+    "vision_tower": "vision tower",
+    "mtp_proj": "projection",
+    "stream_mixing": "mixing of residual streams",
+    "compressor": "compressors",
+    "index_compressor": "compressors",
+    "index_weights": "indexers",
+    "index_q": "indexers",
+    "index_k": "indexers",
+    "latent_down": "latent projections",
+    "latent_up": "latent projections",
+}
+"""Operations whose weights are named apart from those of their kernel."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing in memory: bytes on one GPU (of one sequence, for caches) and the rule behind them."""
+
+    kind: str
+    what: str
+    layers: int
+    bytes: float
+    rule: str
+
+
+def explain_memory(
+    model: Any,
+    gpu: Any,
+    precision: Any = "bf16",
+    *,
+    seq_len: int,
+    batch: int = 1,
+    phase: str = "decode",
+    tp: int = 1,
+    dp: int = 1,
+    ep: int = 1,
+    options: Options | Mapping[str, Any] | None = None,
+) -> pd.DataFrame:
+    """Say what the memory of one GPU holds at one point.
+
+    Parameters
+    ----------
+    model, gpu, precision, seq_len, batch, phase, tp, dp, ep, options
+        As for :func:`evaluate`, one value each.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per item: ``kind`` (device, weights, sequence), ``what``, ``layers`` that keep it, ``bytes`` on one GPU
+        (those of kind sequence are of one sequence) and the ``rule`` in words.
+
+    Raises
+    ------
+    SpecError
+        For an argument that cannot be used, or with more than one value.
+
+    Examples
+    --------
+    >>> import cheetah_xr as cx
+    >>> kept = cx.explain_memory("qwen3-next-80b-a3b", "h200-sxm", tp=2, seq_len=8192).set_index("what")
+    >>> kept.loc["recurrent state", "layers"].item()
+    36
+    """
+    axes = axes_of(model, gpu, precision, batch, seq_len, phase, tp, dp, ep, "ideal", options)
+    return pd.DataFrame([vars(item) for item in memory_of(axes)[1]])
+
+
+def memory_of(axes: Axes) -> tuple[Case, list[Item]]:
+    """Everything in the memory of one GPU; see :func:`explain_memory`."""
+    grid = build(replace(axes, options=axes.options.model_copy(update={"on_infeasible": "ignore"})))
+    if grid.dims:
+        raise SpecError(f"explain_memory: one point at a time; {', '.join(grid.dims)} has more than one value")
+    with np.errstate(all="ignore"):
+        case = case_of(grid, 0, 0, {})
+    return case, [*_budget(case, float(grid.inputs["gpu.memory_bytes"])), *_weights(case), *_caches(case)]
+
+
+def _budget(case: Case, memory: float) -> list[Item]:
+    options = case.options
+    base = {
+        "total": "of all memory",
+        "free_at_start": "of what is free before loading",
+        "free_after_load": "of what the weights leave free",
+    }[options.memory_base]
+    found = [
+        Item("device", "memory", 0, memory, "what the device reports, else its label"),
+        Item(
+            "device",
+            "budget",
+            0,
+            float(case.capacity.budget),
+            f"{float(options.memory_fraction):g} {base}, less reserve",
+        ),
+    ]
+    if options.reserve_bytes:
+        found.append(Item("device", "reserve", 0, float(options.reserve_bytes), "activations and workspaces; an input"))
+    return found
+
+
+def _weights(case: Case) -> list[Item]:
+    found: dict[str, float] = {}
+    for layer in case.work.parts:
+        for op in layer.operations:
+            what = WEIGHTS.get(op.kernel, op.kernel)
+            what = MEANT.get(op.name, what)
+            name = f"drafter: {what}" if layer.label.startswith("draft ") else what
+            found[name] = found.get(name, 0.0) + float(layer.count * op.resident)
+    total = sum(found.values())
+    return [
+        *(Item("weights", name, 0, size, f"{size / total:.1%} of the weights") for name, size in found.items() if size),
+        Item("weights", "all weights", 0, total, ""),
+    ]
+
+
+def _caches(case: Case) -> list[Item]:
+    tokens = float(case.p.context)
+    found = [
+        Item("sequence", what, int(count), float(count * item.total(tokens)), rule(item, count))
+        for what, count, item in sequence_items(case)
+    ]
+    total = float(case.capacity.per_sequence)
+    fits = float(case.capacity.sequences)
+    return [
+        *found,
+        Item("sequence", "one sequence", 0, total, f"{tokens:,.0f} tokens; {fits:,.0f} of them fit on a GPU"),
+    ]
+
+
+def sequence_items(case: Case) -> Iterator[tuple[str, int, Held]]:
+    """What one sequence keeps, equal kinds of layers together: name, layers, rule."""
+    yield from merged(case.model, case.precision, case.p)
+    drafter = case.options.drafter
+    if isinstance(drafter, (Model, LumpedModel)):
+        parts = merged(drafter, case.precision, case.p)
+    elif drafter == "mtp" and isinstance(case.model, Model):
+        parts = merged(case.model.model_copy(update={"groups": case.model.mtp}), case.precision, case.p)
+    else:
+        return
+    for what, count, item in parts:
+        yield f"drafter: {what}", count, item
+
+
+def merged(model: AnyModel, precision: Precision, p: Pass) -> Iterator[tuple[str, int, Held]]:
+    """Layers that keep the same are one row, whatever their MLPs."""
+    rows: dict[Held, int] = {}
+    for count, item in held(model, precision, p):
+        key = replace(item, fixed=float(item.fixed), per_token=float(item.per_token))
+        rows[key] = rows.get(key, 0) + int(count)
+    for item, count in rows.items():
+        if item.fixed or item.per_token:
+            yield item.what, count, item
+
+
+def rule(item: Held, layers: float) -> str:
+    """How an item grows, in words."""
+    if item.fixed:
+        return f"{size(float(layers * item.fixed))} whatever the length"
+    words = f"{size(float(layers * item.per_token))} per token"
+    if item.every != 1.0:
+        words = f"{size(float(layers * item.per_token))} for every {int(item.every):,} tokens"
+    return words if item.most is None else f"{words}, for the last {int(item.most):,} tokens at most"
+
+
+def size(n: float) -> str:
+    """Bytes in decimal units."""
+    for factor, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if abs(n) >= factor:
+            return f"{n / factor:,.4g} {unit}"
+    return f"{n:,.0f} B"

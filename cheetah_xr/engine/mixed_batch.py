@@ -1,0 +1,146 @@
+"""Mixed passes: prompts and decoding requests in one pass (chunked prefill), priced kernel by kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from ..costmodel.formulas import Num
+from ..costmodel.formulas.serving import tokens_in_mixed_pass
+from ..costmodel.operations import Collective, LayerWork, Operation, PassWork
+from ..costmodel.roofline import is_zero
+from ..costmodel.speculative import pass_work
+from .axes import Axes, Labelled
+from .case import Case
+from .dims import BATCH, SEQ_LEN
+from .evaluator import Selection, as_dataset, case_of, check_size, prepare
+from .grid import Grid
+
+Factors = Mapping[str, Num]
+"""Factor on what is per sequence of each scale."""
+
+CORE = ("attn_core", "indexer")
+"""Kernels that work on each request's own cache: those of prompts and of decoding requests do not become one."""
+
+
+def evaluate_mixed(axes: Axes, running: xr.DataArray, context: xr.DataArray, max_bytes: float) -> xr.Dataset:
+    """Times of passes that carry the prompts of a prefill and `running` requests that decode.
+
+    Parameters
+    ----------
+    axes
+        The prefill: prompts as batch, tokens of each in this pass as seq_len.
+    running, context
+        Requests that decode, and tokens of each in the cache, on dims of the prefill.
+    max_bytes
+        Largest result.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``step_time`` (s) and ``status``.
+    """
+    engine = prepare(axes, ["step_time", "status"], "float64")
+    check_size(engine.nbytes(), max_bytes, f"the result of {engine.grid.n_points:,} points")
+    inputs = {
+        **engine.grid.inputs,
+        BATCH: _aligned(engine.grid, running),
+        SEQ_LEN: _aligned(engine.grid, context),
+    }
+    decode = replace(engine.grid, inputs=inputs, phases=Labelled((), ("decode",)))
+
+    def case(grid: Grid, model: int, phase: int, part: Selection) -> Case:
+        return mixed_case(case_of(grid, model, phase, part), case_of(decode, model, 0, part))
+
+    engine = replace(engine, case=case)
+    return as_dataset(engine, engine.compute())
+
+
+def _aligned(grid: Grid, values: xr.DataArray) -> NDArray[np.float64]:
+    """Values laid out as the grid's arrays are."""
+    order = [dim for dim in grid.order if dim in values.dims]
+    shape = [grid.sizes[dim] if dim in values.dims else 1 for dim in grid.order]
+    return np.asarray(values.transpose(*order).values, dtype=np.float64).reshape(shape)
+
+
+def mixed_case(prefill: Case, decode: Case) -> Case:
+    """A prefill that also does a decode step.
+
+    Linear kernels and collectives work on the tokens of both, the LM head on one token of each prompt and on every new
+    token that is decoded; each kind keeps its attention core. The host's time per request is
+    paid by those that decode. Drafts of the decode step are passes of their own.
+    """
+    m = prefill.options.micro_batches
+    tokens = decode.batch * decode.p.new
+    p = replace(prefill.p, instance_tokens=(prefill.batch * prefill.p.new + tokens) / m)
+    work = pass_work(prefill.model, prefill.precision, prefill.options, p)
+    every = dict.fromkeys(prefill.scales, tokens_in_mixed_pass(tokens, prefill.batch, prefill.p.new))
+    head = dict.fromkeys(prefill.scales, 1 + decode.scales["whole"] * decode.p.new / prefill.scales["whole"])
+    beside = {scale: decode.scales[scale] / prefill.scales[scale] for scale in prefill.scales}
+    layers = [layer if _is_draft(layer) else _linear(layer, every) for layer in work.layers]
+    outside = [
+        layer if _is_draft(layer) else _linear(layer, head if layer.part == "lm_head" else every)
+        for layer in work.outside
+    ]
+    mixed = PassWork(
+        (*layers, *_own(decode.work.layers, beside)),
+        (*outside, *_own(decode.work.outside, beside)),
+        work.n_layers + decode.work.n_layers - prefill.model.n_layers,
+        work.n_passes + decode.work.n_passes - 1,
+        work.n_prompt_layers,
+    )
+    costs = prefill.efficiency
+    per_request = {
+        "tau_batch": costs.tau_batch * decode.batch / prefill.batch,
+        "tau_sequence": costs.tau_sequence * decode.scales["whole"] / prefill.scales["whole"],
+    }
+    return replace(prefill, work=mixed, efficiency=costs.with_numbers(per_request))
+
+
+def _is_draft(layer: LayerWork) -> bool:
+    return layer.label.startswith("draft ")
+
+
+def _linear(layer: LayerWork, factors: Factors) -> LayerWork:
+    """A layer with more tokens, all but its attention core."""
+    operations = tuple(op if op.kernel in CORE else _more(op, factors) for op in layer.operations)
+    return replace(
+        layer, operations=operations, exchange=_sent(layer.exchange, factors), rest=_sent(layer.rest, factors)
+    )
+
+
+def _own(layers: Sequence[LayerWork], factors: Factors) -> Iterator[LayerWork]:
+    """What a decode step does by itself: drafts, attention cores, other reading of the cache (lumped models)."""
+    for layer in layers:
+        draft = _is_draft(layer)
+        kept = [op if draft else _core(op) if op.kernel in CORE else _cache_only(op) for op in layer.operations]
+        operations = tuple(_more(op, factors, "kv") for op in kept if op is not None)
+        exchange, rest = (_sent(layer.exchange, factors), _sent(layer.rest, factors)) if draft else ((), ())
+        if operations or exchange or rest:
+            yield replace(layer, operations=operations, exchange=exchange, rest=rest)
+
+
+def _core(op: Operation) -> Operation:
+    """An attention core that is launched together with that of the prompts."""
+    return replace(op, launches=0)
+
+
+def _cache_only(op: Operation) -> Operation | None:
+    """The cache an operation reads besides what else it does; None if it reads none."""
+    if is_zero(op.kv):
+        return None
+    return Operation(op.name, op.kernel, kv=op.kv, scale=op.scale, component=op.component)
+
+
+def _more(op: Operation, factors: Factors, *others: str) -> Operation:
+    """An operation with more tokens or sequences: its weights stay as they are."""
+    names = [name for name in ("flops", "rows", "activations", *others) if not is_zero(getattr(op, name))]
+    return replace(op, **{name: getattr(op, name) * factors[op.scale] for name in names})
+
+
+def _sent(collectives: Sequence[Collective], factors: Factors) -> tuple[Collective, ...]:
+    return tuple(replace(c, link=c.link * factors[c.scale], nic=c.nic * factors[c.scale]) for c in collectives)

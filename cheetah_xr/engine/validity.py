@@ -1,0 +1,204 @@
+"""Status codes: why a point has no times. Codes are append-only; the lowest applicable one wins, memory's last."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..costmodel.formulas import Num
+from ..costmodel.operations import Architecture, Collective, Pass, PassWork
+from ..specs import RECURRENT, AnyModel, LayerGroup, LumpedModel, Model, Options
+from .lazy import Value, apply, larger
+
+OK = 0
+NOT_COMPUTED = -1
+CODES = {
+    "ok": 0,
+    "workload_below_one": 1,
+    "tp_heads": 2,
+    "tp_kv_heads": 3,
+    "tp_width": 4,
+    "wide_tp": 5,
+    "ep_layout": 6,
+    "ep_dense": 7,
+    "etp_width": 8,
+    "expert_comm_needs_dp1": 9,
+    "seq_beyond_max": 10,
+    "no_peak": 11,
+    "no_link": 12,
+    "no_nic": 13,
+    "infeasible_memory": 14,
+    "clipped": 15,
+    "top_k_beyond_experts": 16,
+    "no_mtp": 17,
+}
+REASONS = {
+    "ok": "the point is valid and fits in memory",
+    "workload_below_one": "batch or sequence length is below 1",
+    "tp_heads": "tp does not divide the query heads, or the heads of a recurrent mixer",
+    "tp_kv_heads": "neither of tp and the KV heads (groups of Mamba-2) divides the other",
+    "tp_width": "the tensor-parallel degree does not divide the MLP or shared-expert width, or the output groups",
+    "wide_tp": "dense_tp, shared_tp or lm_head_tp is not a multiple of tp, or does not divide the GPUs",
+    "ep_layout": "ep does not divide the GPUs, or not the expert slots",
+    "ep_dense": "ep is above 1 on a dense model",
+    "etp_width": "the GPUs of one expert do not divide the expert width",
+    "expert_comm_needs_dp1": "expert_comm all_reduce needs dp = 1",
+    "seq_beyond_max": "the sequence is longer than the model's maximum",
+    "no_peak": "the accelerator has no peak for a compute type of the precision",
+    "no_link": "the layout needs a link whose rate or domain is not known",
+    "no_nic": "the layout leaves the link domain and the NIC is not known",
+    "infeasible_memory": "weights and cache do not fit in memory",
+    "clipped": "the batch does not fit and runs at the largest that does",
+    "top_k_beyond_experts": "top_k is above the number of experts",
+    "no_mtp": "the model has no multi-token-prediction module",
+}
+MEMORY = (CODES["infeasible_memory"], CODES["clipped"])
+"""Codes that say what fits. Any other reason wins over them, also one with a later code."""
+
+NONE = 127
+"""Where no condition applies."""
+
+_LATER = 100
+
+RUNS = frozenset({CODES["ok"], CODES["clipped"]})
+"""Codes of points that have times."""
+
+BOTTLENECKS = {"compute": 0, "weights": 1, "kv": 2, "activations": 3, "communication": 4, "overhead": 5}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Where one reason applies, and which inputs it depends on."""
+
+    code: int
+    roots: frozenset[str]
+    where: Num
+
+
+def condition(name: str, roots: str, where: Num) -> Condition:
+    """A condition by name; `roots` are the inputs it depends on, separated by blanks."""
+    return Condition(CODES[name], frozenset(roots.split()) | {"options"}, where)
+
+
+def layout_conditions(model: AnyModel, options: Options, p: Pass, batch: Num) -> list[Condition]:
+    """Conditions on workload and layout: those under which not even the work is defined."""
+    found = [
+        condition("workload_below_one", "batch", batch < 1),
+        condition("workload_below_one", "seq_len", p.seq_len < 1),
+        condition("wide_tp", "tp dp", _wide_tp_wrong(options, p)),
+        condition("ep_layout", "tp dp ep", p.n_gpus % p.ep != 0),
+    ]
+    if not model.is_moe:
+        found.append(condition("ep_dense", "model ep", p.ep > 1))
+    found += _model_conditions(model, options, p)
+    if isinstance(options.drafter, (Model, LumpedModel)):
+        return found + _model_conditions(options.drafter, options, p)
+    if options.drafter == "mtp":
+        missing = isinstance(model, LumpedModel) or not model.mtp
+        found.append(condition("no_mtp", "model", np.bool_(missing)))
+        if isinstance(model, Model):
+            found += [c for group in model.mtp for c in _group_conditions(model.of(group), group, options, p)]
+    return found
+
+
+def _model_conditions(model: AnyModel, options: Options, p: Pass) -> list[Condition]:
+    """What a model, or a draft model, asks of lengths and degrees."""
+    found = []
+    if model.max_seq_len is not None:
+        found.append(condition("seq_beyond_max", "model seq_len phase", p.context > model.max_seq_len))
+    if isinstance(model, LumpedModel):
+        return found if model.n_kv_heads is None else [*found, _kv_heads(model.n_kv_heads, p)]
+    for group in model.groups:
+        found += _group_conditions(model.of(group), group, options, p)
+    return [*found, *_expert_conditions(model, options, p)] if model.is_moe else found
+
+
+def _group_conditions(m: Architecture, group: LayerGroup, options: Options, p: Pass) -> list[Condition]:
+    """What the layers of one group ask of the tensor-parallel degrees."""
+    found = []
+    if group.attention in RECURRENT:
+        heads = m.linear_value_heads % p.tp != 0
+        if group.attention == "mamba2":
+            found.append(_kv_heads(m.linear_key_heads, p))
+        else:
+            heads = heads | (m.linear_key_heads % p.tp != 0)
+        found.append(condition("tp_heads", "model tp", heads))
+    elif group.attention != "none":
+        found.append(condition("tp_heads", "model tp", m.n_heads % p.tp != 0))
+    if group.attention == "gqa":
+        found.append(_kv_heads(m.n_kv_heads, p))
+    if group.attention == "compressed":
+        found.append(condition("tp_width", "model tp", m.o_groups % p.tp != 0))
+    if group.mlp in ("dense", "moe+dense"):
+        found.append(condition("tp_width", "model tp", m.intermediate % _degree(options.dense_tp, p) != 0))
+    return found
+
+
+def _kv_heads(kv_heads: Num, p: Pass) -> Condition:
+    return condition("tp_kv_heads", "model tp", (kv_heads % p.tp != 0) & (p.tp % kv_heads != 0))
+
+
+def _expert_conditions(m: Architecture, options: Options, p: Pass) -> list[Condition]:
+    """What routed and shared experts ask of the layout."""
+    slots = m.n_experts + options.redundant_experts
+    found = [
+        condition("tp_width", "model tp", m.shared_intermediate % _degree(options.shared_tp, p) != 0),
+        condition("ep_layout", "model ep", slots % p.ep != 0),
+        condition("etp_width", "model tp dp ep", m.expert_intermediate % p.etp != 0),
+        condition("top_k_beyond_experts", "model", np.greater(m.top_k, m.n_experts)),
+    ]
+    if options.expert_comm == "all_reduce":
+        found.append(condition("expert_comm_needs_dp1", "dp ep", (p.ep > 1) & (p.dp > 1)))
+    return found
+
+
+def _degree(degree: Num | None, p: Pass) -> Num:
+    return p.tp if degree is None else degree
+
+
+def _wide_tp_wrong(options: Options, p: Pass) -> Num:
+    wrong: Num = False
+    for degree in (options.dense_tp, options.shared_tp, options.lm_head_tp):
+        if degree is not None:
+            wrong = wrong | (degree % p.tp != 0) | (p.n_gpus % degree != 0)
+    return wrong
+
+
+def hardware_conditions(
+    work: PassWork, parts: tuple[str, ...], no_peak: Num, no_link: Num, no_nic: Num
+) -> list[Condition]:
+    """Conditions on what is known of the accelerator; only collectives in priced `parts` need a link or a NIC."""
+    needed: list[tuple[Num, Collective]] = []
+    for layer in work.parts:
+        if layer.part in parts:
+            needed += [(layer.repeats, collective) for collective in (*layer.exchange, *layer.rest)]
+    link: Num = False
+    nic: Num = False
+    for repeats, collective in needed:
+        link = link | (collective.link * repeats > 0)
+        nic = nic | (collective.nic * repeats > 0)
+    roots = "model gpu precision phase tp dp ep seq_len"
+    return [
+        condition("no_peak", "model gpu precision", no_peak),
+        condition("no_link", roots, link & no_link),
+        condition("no_nic", roots, nic & no_nic),
+    ]
+
+
+def lowest(conditions: list[Condition]) -> Value:
+    """Lowest applicable code, as int8; NONE where none applies. Conditions on the same axes are merged first."""
+    by_shape: dict[tuple[int, ...], Value] = {}
+    for c in conditions:
+        number = c.code + _LATER if c.code in MEMORY else c.code
+        where = np.asarray(c.where, dtype=np.bool_).view(np.int8)
+        code = apply(np.subtract, np.int8(NONE), apply(np.multiply, where, np.int8(NONE - number)))
+        by_shape[code.shape] = apply(np.minimum, by_shape[code.shape], code) if code.shape in by_shape else code
+    result: Value = np.full((), NONE, dtype=np.int8)
+    for _, code in sorted(by_shape.items(), key=lambda item: math.prod(item[0])):
+        result = apply(np.minimum, result, code)
+    if any(c.code in MEMORY for c in conditions):
+        later, none = larger(result, np.int8(_LATER)), larger(result, np.int8(NONE - 1))
+        result = apply(np.subtract, result, apply(np.multiply, apply(np.subtract, later, none), np.int8(_LATER)))
+    return result

@@ -1,0 +1,1 @@
+"""What several figures share: style, setups of the texts, measured points."""

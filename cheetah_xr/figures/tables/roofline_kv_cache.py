@@ -1,0 +1,36 @@
+"""Seed 3: the KV cache the bandwidth model leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import xarray as xr
+
+from ..shared.seeds import H100, Quote, assumed_on, ideal, quoted
+
+MODEL, LONG = "llama-3.1-8b", 8192
+
+
+def _rows() -> Iterator[Quote]:
+    ds = ideal(MODEL, H100, batch=[1, 64, 256], seq_len=[1, LONG])
+    one = ds["kv_bytes_per_sequence"]
+    read, where = ds["bytes_kv"].sel(seq_len=LONG) / 1e9, "what batching does: two caveats"
+    yield Quote("KV cache of one token", "B", "131,072", one.sel(seq_len=1), where)
+    yield Quote("KV cache of one 8k context", "GB", "1.07", one.sel(seq_len=LONG) / 1e9, where)
+    yield Quote("cache moved per step, 64 contexts of 8,192", "GB", "69", read.sel(batch=64), where)
+    yield Quote("KV cache of 256 contexts of 8,192", "GB", "275", 256 * one.sel(seq_len=LONG) / 1e9, where)
+    lumped = ideal("8b", H100)["bytes_weights"] / 1e9
+    yield Quote("weights, lumped 8B", "GB", "16", lumped, where)
+    real = ds["bytes_weights"].isel(batch=0, seq_len=0) / 1e9
+    yield Quote("weights read, Llama-3.1-8B", "GB", "16", real, where, "the embedding table is not read whole")
+
+
+def data() -> xr.Dataset:
+    """Cache sizes as the seed prints them and as the engine computes them."""
+    return quoted(
+        _rows(),
+        title="Llama-3.1-8B: long contexts move more cache than weights",
+        shows="KV cache of Llama-3.1-8B beside its weights, as seed 3 prints them and as the engine computes them; the "
+        "cache moved per step includes the token written.",
+        assumptions=assumed_on(ideal(MODEL, H100)),
+    )

@@ -1,0 +1,1 @@
+"""Sweeps: a YAML file, a plan of blocks, a run, a store."""
