@@ -1,4 +1,4 @@
-"""What serving engines logged about their memory beside what the cost model says; behind docs/engine-memory.md.
+"""Memory that serving engines logged alongside what the cost model says; behind docs/evidence/engine-memory.md.
 
 Run as a program to renew the table of that page.
 """
@@ -13,7 +13,7 @@ import cheetah_xr as cx
 
 GIB = 2**30
 HERE = Path(__file__).parent
-DOC = HERE.parent / "docs" / "engine-memory.md"
+DOC = HERE.parent / "docs" / "evidence" / "engine-memory.md"
 
 TOLERANCE = {"weights": 0.01, "pool": 0.1, "tokens": 0.012, "sequence": 0.01}
 """Largest error: of the pool in GiB, of the others as a share of the log."""

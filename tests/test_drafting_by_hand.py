@@ -1,4 +1,4 @@
-"""Drafting and what layouts can split, against numbers worked out by hand from docs/cost-model.md."""
+"""Drafting and what layouts can split, against numbers worked out by hand from docs/explanation/cost-model.md."""
 
 import pytest
 from by_hand import BYTES, COMPRESSED, EXPERTS, GPU, GQA, STATE, evaluated, held, kernels, layers, resident

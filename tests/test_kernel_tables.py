@@ -20,7 +20,7 @@ package = pytest.importorskip("aiconfigurator_core", reason="needs the extra val
 if metadata.version("aiconfigurator-core") != VERSION:
     pytest.skip(f"written for aiconfigurator-core {VERSION}", allow_module_level=True)
 
-DOCUMENT = Path(__file__).parents[1] / "docs" / "kernel-tables.md"
+DOCUMENT = Path(__file__).parents[1] / "docs" / "evidence" / "kernel-tables.md"
 SMALL = ("quantize", "mla_prefill", "mla_decode", "all_reduce", "all_gather", "all_to_all", "dispatch", "combine")
 """Kernels with few rows: the others take a minute to read."""
 

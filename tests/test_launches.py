@@ -1,4 +1,4 @@
-"""Launches of kernels, counted by hand from docs/cost-model.md, their times, and efficiencies by precision.
+"""Launches of kernels, counted by hand from docs/explanation/cost-model.md, their times, and efficiencies by precision.
 
 A GEMM is launched in 1 s, an attention core in 100 s, routed experts in 10,000 s, so that the digits of a sum tell how
 often each is; everything else takes microseconds at most.

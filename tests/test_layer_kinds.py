@@ -1,4 +1,4 @@
-"""Every kind of layer against numbers worked out by hand, in the comments, from docs/cost-model.md."""
+"""Every kind of layer against numbers worked out by hand, in the comments, from docs/explanation/cost-model.md."""
 
 from by_hand import COMPRESSED, EXPERTS, GQA, INDEX, MLA, STATE, evaluated, held, kernels, layers, resident
 

@@ -1,4 +1,4 @@
-"""docs/reproduction.md shows the tables as they are generated; run as a script, this file writes them there."""
+"""docs/evidence/reproduction.md shows the tables as generated; run as a script, this file writes them there."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from cheetah_xr.figures import render
 from cheetah_xr.figures.catalogue import SEED_2_TABLES, SEED_3_TABLES
 
-PAGE = Path(__file__).parent.parent / "docs" / "reproduction.md"
+PAGE = Path(__file__).parent.parent / "docs" / "evidence" / "reproduction.md"
 BLOCK = re.compile(r"(<!-- table: (\S+) -->\n```text\n)(.*?)(```)", re.DOTALL)
 
 

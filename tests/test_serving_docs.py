@@ -1,11 +1,11 @@
-"""The example of docs/serving.md runs and prints what it shows."""
+"""The example of docs/explanation/serving-model.md runs and prints what it shows."""
 
 import re
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 
-PAGE = Path(__file__).parent.parent / "docs" / "serving.md"
+PAGE = Path(__file__).parent.parent / "docs" / "explanation" / "serving-model.md"
 
 
 def test_the_example_prints_what_it_shows():

@@ -46,7 +46,7 @@ COUNTED = {
 }
 """Rows that name each rule, and how many of them are eligible."""
 
-DOCUMENT = Path(__file__).parents[1] / "docs" / "measurements.md"
+DOCUMENT = Path(__file__).parents[1] / "docs" / "evidence" / "measurements.md"
 
 
 @pytest.fixture(scope="module")

@@ -221,7 +221,9 @@ def test_the_command_answers(cli, write):
 
 def test_the_schema_of_the_docs_is_the_schema():
     """Written by ``json.dumps(cheetah_xr.sweep.config.schema(), indent=2, sort_keys=True)``."""
-    written = json.loads((Path(__file__).parent.parent / "docs" / "sweep.schema.json").read_text(encoding="utf-8"))
+    written = json.loads(
+        (Path(__file__).parent.parent / "docs" / "reference" / "sweep.schema.json").read_text(encoding="utf-8")
+    )
     assert written == schema()
     assert "name" not in written["required"]
 

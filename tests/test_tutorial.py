@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-TUTORIAL = Path(__file__).parent.parent / "docs" / "tutorial.md"
+TUTORIAL = Path(__file__).parent.parent / "docs" / "tutorials" / "first-grid.md"
 
 
 @pytest.fixture(scope="module")

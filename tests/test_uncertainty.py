@@ -1,4 +1,4 @@
-"""The example of docs/uncertainty.md runs and prints what it shows."""
+"""The example of docs/explanation/uncertainty.md runs and prints what it shows."""
 
 import re
 from contextlib import redirect_stdout
@@ -9,7 +9,7 @@ import pytest
 
 import cheetah_xr as cx
 
-TEXT = (Path(__file__).parent.parent / "docs" / "uncertainty.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parent.parent / "docs" / "explanation" / "uncertainty.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.skipif("vllm" not in cx.list_posteriors(), reason="the posterior vllm is not shipped")

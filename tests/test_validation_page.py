@@ -1,4 +1,4 @@
-"""The page docs/validation.md says what the shipped sets of factors give."""
+"""The page docs/evidence/validation.md says what the shipped sets of factors give."""
 
 import importlib.util
 from pathlib import Path
@@ -11,7 +11,7 @@ from cheetah_xr.calibration.report.statistics import summary
 from cheetah_xr.calibration.shipped_sets import SETS, eligible
 from cheetah_xr.specs import load_efficiency
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[1] / "docs" / "evidence"
 needs_package = pytest.mark.skipif(
     importlib.util.find_spec("aiconfigurator_core") is None, reason="the measurements come with cheetah_xr[validation]"
 )

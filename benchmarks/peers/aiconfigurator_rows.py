@@ -7,7 +7,7 @@ found, or aiconfigurator_labels.csv, what the package's own table and adapter gi
 Questions are what ``cheetah_xr.calibration.report.other_tools.questions`` exports, answers what its
 ``read_predictions`` reads. Every row is asked through ``cli_estimate``, the package's own entry point, with the row's
 layout, mean lengths and concurrency. Where there is a choice, it is made in the package's favour;
-docs/peers.md says how.
+docs/evidence/other-tools.md says how.
 """
 
 import csv

@@ -162,7 +162,7 @@ def efficiency_text(found: Calibration, source: str, notes: str) -> str:
     values = fields_of(np.log([[found.best[name] for name in NAMES]]), dict(KNOWN))
     lines = [f"name: {found.name}", ""]
     lines += [f"{key}: {float(f'{value[0]:.4g}')!r}" for key, value in values.items()]
-    known = "kernel tables of aiconfigurator-core 0.12.0 (docs/kernel-tables.md), the same for every engine"
+    known = "kernel tables of aiconfigurator-core 0.12.0 (docs/evidence/kernel-tables.md), the same for every engine"
     lines += ["", "sources:", *(f'  {key}: "{known}"' for key in KNOWN), f'  "*": "{source}"', f"notes: >-\n  {notes}"]
     return "\n".join(lines) + "\n"
 

@@ -183,12 +183,12 @@ def described(
     last = last[last.str.len() == len("2026-01-01")].max()
     source = (
         f"fitted to {result.n_rows} rows of {result.n_configurations} configurations of the public measurements "
-        f"(docs/measurements.md), the last of {last}; {COMMAND} --seed {seed} reproduces it"
+        f"(docs/evidence/measurements.md), the last of {last}; {COMMAND} --seed {seed} reproduces it"
     )
     r_hat, samples = result.checks["r_hat"].max(), result.checks["effective_samples"].min()
     notes = (
         f"{SETS[result.name].what}. Held-out errors: {held_out_error(predicted, held)}. Largest r-hat {r_hat:.3f}, "
         f"smallest effective sample size {samples:.0f}. Fitted with overlap_ep 0 (one micro-batch hides no exchange) "
-        "and the serving model (docs/serving.md). Sets about as probable: specs/posteriors."
+        "and the serving model (docs/explanation/serving-model.md). Sets about as probable: specs/posteriors."
     )
     return source, notes

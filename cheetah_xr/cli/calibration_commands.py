@@ -12,7 +12,7 @@ from .console import errors, out
 
 def calibrate(
     measurements: Annotated[
-        Path | None, typer.Argument(help="CSV of your measurements, a row each (docs/calibration.md).")
+        Path | None, typer.Argument(help="CSV of your measurements, a row each (docs/how-to/calibrate.md).")
     ] = None,
     public: Annotated[
         bool, typer.Option("--public", help="Fit the shipped sets to the public measurements instead.")
@@ -48,7 +48,9 @@ def validate(
         str | None, typer.Option(help="Predict with this set, by name or file; default that of each row's engine.")
     ] = None,
     aiconfigurator: Annotated[Path | None, typer.Option(help="Its predictions, to compare on the page.")] = None,
-    to: Annotated[Path | None, typer.Option(help="Write the page and its figures, such as docs/validation.md.")] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="Write the page and its figures, such as docs/evidence/validation.md.")
+    ] = None,
 ) -> None:
     """Print how far predicted times are from measured ones, by engine, model, accelerator and load.
 

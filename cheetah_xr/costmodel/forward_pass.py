@@ -1,6 +1,6 @@
 """The cost model on one page: which operations and collectives, in which order, for which layer groups.
 
-Definitions, symbols and sources: docs/cost-model.md.
+Definitions, symbols and sources: docs/explanation/cost-model.md.
 """
 
 from __future__ import annotations

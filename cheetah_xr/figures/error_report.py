@@ -1,4 +1,4 @@
-"""The page docs/validation.md with its figures."""
+"""The page docs/evidence/validation.md with its figures."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def serve(
     """Serve a fixed number of requests on one instance that prefills and decodes.
 
     A scalar argument becomes a scalar coordinate, a list an axis, a DataArray keeps its own dims. Formulas and limits:
-    docs/serving.md.
+    docs/explanation/serving-model.md.
 
     Parameters
     ----------

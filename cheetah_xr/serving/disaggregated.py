@@ -49,7 +49,7 @@ def serve_disaggregated(
 ) -> xr.Dataset:
     """Serve a fixed number of requests with a pool of instances that prefill and a pool of instances that decode.
 
-    Arguments become axes as in :func:`cheetah_xr.serve`. Formulas and limits: docs/serving.md.
+    Arguments become axes as in :func:`cheetah_xr.serve`. Formulas and limits: docs/explanation/serving-model.md.
 
     Parameters
     ----------

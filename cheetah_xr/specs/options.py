@@ -35,7 +35,7 @@ Drafter = Annotated[
 
 
 class Options(Frozen):
-    """How work is counted and combined; every default is the one of the cost model (docs/cost-model.md).
+    """How work is counted and combined; every default is the one of the cost model (docs/explanation/cost-model.md).
 
     Parameters
     ----------

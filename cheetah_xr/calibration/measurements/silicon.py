@@ -2,7 +2,7 @@
 
 Nothing is copied: the file is read where the package is installed. What its columns mean was found out by comparing
 the exports it is made of with each other and with the public recipes of the benchmark behind most rows:
-docs/measurements.md says how.
+docs/evidence/measurements.md says how.
 """
 
 from __future__ import annotations

@@ -182,4 +182,4 @@ CHOICES = tuple(
         ("activation_traffic", "none"),
     )
 )
-"""The model with another choice of the cost model; its own are those of docs/cost-model.md."""
+"""The model with another choice of the cost model; its own are those of docs/explanation/cost-model.md."""

@@ -47,9 +47,9 @@ def visible_pairs(new: Num, before: Num, *, window: Num | None = None, chunk: Nu
     Returns
     -------
     Num
-        Pairs, q*c + q(q+1)/2 without window and chunk (docs/cost-model.md). A window caps the keys of every query,
-        the query's own included: the difference of two sums of min(i, w). An indexer that keeps k tokens is a window
-        of k, since the number of keys is all that counts. Valid for whole numbers.
+        Pairs, q*c + q(q+1)/2 without window and chunk (docs/explanation/cost-model.md). A window caps the keys of every
+        query, its own included: the difference of two sums of min(i, w). An indexer that keeps k tokens is a window of
+        k, since the number of keys is all that counts. Valid for whole numbers.
     """
     if window is not None:
         return _windowed(before + new, window) - _windowed(before, window)

@@ -1,6 +1,6 @@
 """Elementwise operations between the GEMMs: FLOPs per element (seed 2, appendix A) and elements moved.
 
-Elements moved are reads plus writes in units of the activation width (docs/cost-model.md, section 3.5).
+Elements moved are reads plus writes in units of the activation width (docs/explanation/cost-model.md, section 3.5).
 """
 
 NORM_FLOPS = 4

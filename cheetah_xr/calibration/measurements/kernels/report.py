@@ -1,6 +1,6 @@
-"""The generated part of docs/kernel-tables.md.
+"""The generated part of docs/evidence/kernel-tables.md.
 
-``python -m cheetah_xr.calibration.measurements.kernels.report docs/kernel-tables.md`` reads and fits
+``python -m cheetah_xr.calibration.measurements.kernels.report docs/evidence/kernel-tables.md`` reads and fits
 all tables, a kernel at a time, in some minutes.
 """
 

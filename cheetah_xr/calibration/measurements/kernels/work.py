@@ -2,7 +2,7 @@
 
 Each function takes rows as the package holds them, with ``gpu`` and ``engine`` in front, and returns our columns.
 ``latency`` is in ms. What a row's time includes was read from the public collectors (github.com/ai-dynamo/
-aiconfigurator, folder ``collector``); docs/kernel-tables.md says it per kernel.
+aiconfigurator, folder ``collector``); docs/evidence/kernel-tables.md says it per kernel.
 """
 
 from __future__ import annotations
