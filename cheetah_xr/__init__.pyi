@@ -16,9 +16,9 @@ from .serving import serve_disaggregated as serve_disaggregated
 from .specs import Efficiency as Efficiency
 from .specs import Gpu as Gpu
 from .specs import LayerGroup as LayerGroup
-from .specs import LumpedModel as LumpedModel
 from .specs import Model as Model
 from .specs import Options as Options
+from .specs import ParameterCountModel as ParameterCountModel
 from .specs import Precision as Precision
 from .specs import list_efficiencies as list_efficiencies
 from .specs import list_gpus as list_gpus

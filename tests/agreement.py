@@ -31,7 +31,7 @@ TIME_TOLERANCE = {"float32": 1e-5, "float64": 1e-9}
 def plain_model(model):
     """A model as the oracle takes it."""
     fields = model.model_dump()
-    return {**fields, "groups": []} if points.is_lumped(model) else {**fields, "n_parameters": None}
+    return {**fields, "groups": []} if points.is_parameter_count(model) else {**fields, "n_parameters": None}
 
 
 def expected(point):

@@ -303,15 +303,17 @@ MADE_UP = [
             _group(1, "mamba2"),
         ],
     ),
-    cx.LumpedModel(name="lumped-cache", n_parameters=7.1e9, n_layers=30, n_kv_heads=6, head_dim=100, max_seq_len=9000),
-    cx.LumpedModel(name="lumped-wide", n_parameters=65e9, n_layers=80, n_kv_heads=8, head_dim=128, hidden=8192),
-    cx.LumpedModel(name="lumped-hidden", n_parameters=1.3e9, n_layers=24, hidden=2048),
+    cx.ParameterCountModel(
+        name="count-cache", n_parameters=7.1e9, n_layers=30, n_kv_heads=6, head_dim=100, max_seq_len=9000
+    ),
+    cx.ParameterCountModel(name="count-wide", n_parameters=65e9, n_layers=80, n_kv_heads=8, head_dim=128, hidden=8192),
+    cx.ParameterCountModel(name="count-hidden", n_parameters=1.3e9, n_layers=24, hidden=2048),
 ]
 
 
 DRAFTERS = [
-    cx.LumpedModel(name="draft-lumped", n_parameters=5e8, n_layers=12, n_kv_heads=4, head_dim=64, hidden=1024),
-    cx.LumpedModel(name="draft-bare", n_parameters=1.1e9),
+    cx.ParameterCountModel(name="draft-count", n_parameters=5e8, n_layers=12, n_kv_heads=4, head_dim=64, hidden=1024),
+    cx.ParameterCountModel(name="draft-bare", n_parameters=1.1e9),
     cx.Model(
         name="draft-dense",
         hidden=512,

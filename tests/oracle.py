@@ -75,7 +75,7 @@ def number(record, key):
     return 0 if value is None else value
 
 
-def is_lumped(model):
+def is_parameter_count(model):
     return model.get("n_parameters") is not None and not model.get("groups")
 
 
@@ -139,7 +139,7 @@ def has_shared(model):
 
 
 def n_layers(model):
-    if is_lumped(model):
+    if is_parameter_count(model):
         return number(model, "n_layers")
     return sum(group["count"] for group in model["groups"])
 
@@ -298,13 +298,13 @@ def count_parameters(model, experts):
 
 
 def n_parameters(model):
-    if is_lumped(model):
+    if is_parameter_count(model):
         return model["n_parameters"]
     return count_parameters(model, number(model, "n_experts"))
 
 
 def n_parameters_active(model):
-    if is_lumped(model):
+    if is_parameter_count(model):
         return model["n_parameters"]
     return count_parameters(model, number(model, "top_k"))
 
@@ -517,7 +517,7 @@ def held_bytes(case, group):
     return tokens * kv_bytes_per_token(case, group) + index
 
 
-def lumped_kv_bytes_per_token(case):
+def parameter_count_kv_bytes_per_token(case):
     model = case.model
     if any(model.get(key) is None for key in ("n_layers", "n_kv_heads", "head_dim")):
         return 0.0
@@ -915,7 +915,7 @@ def mlp_kernels(case, group):
     return kernels
 
 
-# ---------------------------------------------------------------------------------- embedding, LM head, lumped models
+# -------------------------------------------------------------------------- embedding, LM head, parameter-count models
 
 
 def logits_tokens(case):
@@ -939,13 +939,13 @@ def lm_head_kernel(case):
     return kernel
 
 
-def lumped_kernel(case):
+def parameter_count_kernel(case):
     local = case.model["n_parameters"] / case.tp
     read = case.seq_len if case.phase == "decode" else case.cached
     kernel = Kernel("dense_mlp", case.precision["dense_mlp_compute"])
     kernel.flops = 2 * case.T * local
     kernel.weights = local * case.precision["dense_mlp_weight_bytes"]
-    kernel.kv = case.b_r * (read + case.q) * lumped_kv_bytes_per_token(case)
+    kernel.kv = case.b_r * (read + case.q) * parameter_count_kv_bytes_per_token(case)
     return kernel
 
 
@@ -1258,16 +1258,16 @@ def model_work(case, batch):
     layers, tail = [], []
     if priced:
         case.set_batch(batch, m)
-        if is_lumped(case.model):
+        if is_parameter_count(case.model):
             # the kernel stands for all layers; its all-reduces are two per layer
             rest = []
             if case.model.get("hidden") is not None:
                 rest = [tp_all_reduce(case) for _ in range(2 * int(n_layers(case.model)))]
-            layers.append(Layer(m, [[lumped_kernel(case)]], [], rest, launches(gemm=1)))
+            layers.append(Layer(m, [[parameter_count_kernel(case)]], [], rest, launches(gemm=1)))
         else:
             layers = group_layers(case, case.model["groups"])
     case.set_batch(batch, 1)
-    if not is_lumped(case.model):
+    if not is_parameter_count(case.model):
         tail = outside_work(case)
     return Work(layers, tail, n_layers(case.model) if priced else 0, 1)
 
@@ -1426,7 +1426,7 @@ def layer_weight_bytes(case, group):
 def model_weight_bytes(case):
     """Weights of one GPU, without those of a drafter."""
     model, precision, tp = case.model, case.precision, case.tp
-    if is_lumped(model):
+    if is_parameter_count(model):
         return model["n_parameters"] / tp * precision["dense_mlp_weight_bytes"]
     d = model["hidden"]
     embedded = model["vocab"] * d + number(model, "vision_parameters")
@@ -1447,8 +1447,8 @@ def weight_bytes(case):
 
 
 def model_kv_bytes(case):
-    if is_lumped(case.model):
-        return case.held_tokens() * lumped_kv_bytes_per_token(case)
+    if is_parameter_count(case.model):
+        return case.held_tokens() * parameter_count_kv_bytes_per_token(case)
     return sum(group["count"] * held_bytes(case, group) for group in case.model["groups"])
 
 
@@ -1524,7 +1524,7 @@ def model_problems(case):
     """Reasons that a model, target or draft, alone decides."""
     model = case.model
     yield from split_problems(case, model.get("groups") or [])
-    kv_heads = model.get("n_kv_heads") if is_lumped(model) else None
+    kv_heads = model.get("n_kv_heads") if is_parameter_count(model) else None
     if kv_heads is not None and not divides(case.tp, kv_heads) and not divides(kv_heads, case.tp):
         yield "tp_kv_heads"
     if model.get("max_seq_len") is not None and case.held_tokens() > model["max_seq_len"]:
@@ -1574,13 +1574,13 @@ def group_compute_types(case, groups):
 
 
 def compute_types(case):
-    classes = {"dense_mlp"} if is_lumped(case.model) else {"lm_head"}
+    classes = {"dense_mlp"} if is_parameter_count(case.model) else {"lm_head"}
     classes |= group_compute_types(case, case.model.get("groups") or [])
     drafter, draft = case.options["drafter"], drafting_case(case)
     if drafter == "mtp" and draft is not None:
         classes |= {"dense_mlp"} | group_compute_types(case, case.model["mtp"])
     types = {case.precision[name + "_compute"] for name in classes}
-    if case.options["small_ops"] == "flops" and not is_lumped(case.model):
+    if case.options["small_ops"] == "flops" and not is_parameter_count(case.model):
         types.add("bf16")
     return types | compute_types(draft) if isinstance(drafter, dict) else types
 

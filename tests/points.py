@@ -15,7 +15,7 @@ KINDS = (
     "dense_odd",
     "moe_gqa",
     "moe_mla",
-    "lumped",
+    "parameter-count",
     "sparse",
     "compressed",
     "recurrent",
@@ -47,14 +47,14 @@ class Point:
 # ---- models
 
 
-def is_lumped(model):
-    return isinstance(model, cx.LumpedModel)
+def is_parameter_count(model):
+    return isinstance(model, cx.ParameterCountModel)
 
 
 def kind_of(model):
     """Which of KINDS a model is."""
-    if is_lumped(model):
-        return "lumped"
+    if is_parameter_count(model):
+        return "parameter-count"
     if any(g.attention == "compressed" for g in model.groups):
         return "compressed"
     if model.is_recurrent:
@@ -137,7 +137,7 @@ def tensor_degrees(model):
     """Tensor-parallel degrees that divide the model."""
 
     def fits(tp):
-        if is_lumped(model):
+        if is_parameter_count(model):
             kv = model.n_kv_heads or tp
             return kv % tp == 0 or tp % kv == 0
         return all(_splits(model, group, tp) for group in (*model.groups, *model.mtp))

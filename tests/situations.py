@@ -9,7 +9,7 @@ from cheetah_xr.specs.options import Options
 from cheetah_xr.specs.precision import Precision
 
 MODELS = [model for kind in points.KINDS for model in points.MODELS[kind]]
-UNCHUNKED = [m for m in MODELS if points.is_lumped(m) or not any(g.chunk for g in m.groups)]
+UNCHUNKED = [m for m in MODELS if points.is_parameter_count(m) or not any(g.chunk for g in m.groups)]
 CONNECTED = [gpu for gpu in points.GPUS if gpu.link_bandwidth and gpu.link_domain and gpu.nic_bandwidth]
 RATES = [f for f in Gpu.numeric_fields() if f.startswith(("peak", "link", "nic", "hbm")) and f != "link_domain"]
 BYTES = Precision.numeric_fields()

@@ -73,7 +73,7 @@ def test_max_batch_is_the_last_that_fits(name):
     at = {"seq_len": 4096, "dp": 4, "gpu": EIGHT, "options": cx.Options()}
     most = float(evaluate(name, batch=4, outputs=["max_batch"], **at).max_batch)
     if not np.isfinite(most):
-        assert MODELS[name].n_kv_heads is None, "only a lumped model without a cache"
+        assert MODELS[name].n_kv_heads is None, "only a parameter-count model without a cache"
         return
     assert most % 4 == 0
     missing = evaluate(name, batch=[max(int(most), 1), int(most) + 4], outputs=["memory_shortfall"], **at)

@@ -63,10 +63,10 @@ def test_estimate_with_options(cli):
 
 
 def test_estimate_of_models_without_an_architecture_or_with_experts(cli):
-    lumped = cli("estimate", "--model", "8b", "--gpu", "h100-sxm", "--efficiency", "ideal")
-    assert shown(lumped.out, "step_time") == pytest.approx(16 / 3.35, abs=0.01)
+    count_model = cli("estimate", "--model", "8b", "--gpu", "h100-sxm", "--efficiency", "ideal")
+    assert shown(count_model.out, "step_time") == pytest.approx(16 / 3.35, abs=0.01)
     experts = cli("estimate", "--model", "mixtral-8x7b", "--gpu", "h100-sxm", "--dp", 2, "--ep", 2, "--batch", 2)
-    assert (lumped.code, experts.code) == (0, 0)
+    assert (count_model.code, experts.code) == (0, 0)
     assert shown(experts.out, "routed_experts") > 0
 
 

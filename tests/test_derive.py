@@ -17,7 +17,7 @@ def evaluate(outputs=None, **more):
     return cx.evaluate(**{**arguments, **more})
 
 
-def test_decode_of_a_lumped_model_by_hand():
+def test_decode_of_a_parameter_count_model_by_hand():
     """16 GB at 2 TB/s: 8 ms for 4 sequences."""
     ds = evaluate([n for n in DERIVED if n != "ttft"])
     by_hand = {
@@ -39,7 +39,7 @@ def test_decode_of_a_lumped_model_by_hand():
         assert ds[name].attrs["long_name"]
 
 
-def test_prefill_of_a_lumped_model_by_hand():
+def test_prefill_of_a_parameter_count_model_by_hand():
     """4 prompts of 1000 tokens: 4000 * 16 GFLOP at 1 PFLOP/s are 64 ms."""
     ds = evaluate(["ttft", "throughput", "mfu", "cost_per_million_tokens"], phase="prefill")
     assert float(ds.ttft) == pytest.approx(0.064, rel=1e-6)

@@ -78,15 +78,15 @@ def test_draft_model():
     assert held(TARGET, 100, drafter=DRAFT) == 3200 + 1200
 
 
-def test_lumped_draft_model():
-    lumped = cx.LumpedModel(name="lump", n_parameters=500, n_layers=3, n_kv_heads=1, head_dim=2)
+def test_parameter_count_draft_model():
+    count_model = cx.ParameterCountModel(name="count", n_parameters=500, n_layers=3, n_kv_heads=1, head_dim=2)
     # 500 weights, 1000 FLOP per token, a cache of 3 * 2*2 = 12 per token
-    found = kernels(TARGET, "decode", 100, draft_tokens=2, drafter=lumped)
+    found = kernels(TARGET, "decode", 100, draft_tokens=2, drafter=count_model)
     assert found["dense_mlp"] == (2 * 3 * 360 + 2 * 2 * 500, 360 + 2 * 500, 2 * 101 * 12, 3 * 56)
-    found = kernels(TARGET, "prefill", 4, drafter=lumped, draft_tokens=2)
+    found = kernels(TARGET, "prefill", 4, drafter=count_model, draft_tokens=2)
     assert found["dense_mlp"] == (2 * 4 * 360 + 2 * 4 * 500, 360 + 500, 4 * 12, 4 * 56)
-    assert resident(TARGET, drafter=lumped) == 1320 + 500
-    assert held(TARGET, 100, drafter=lumped) == 3200 + 1200
+    assert resident(TARGET, drafter=count_model) == 1320 + 500
+    assert held(TARGET, 100, drafter=count_model) == 3200 + 1200
 
 
 def test_overheads_of_drafting():
@@ -95,17 +95,17 @@ def test_overheads_of_drafting():
     def overhead(**options):
         return evaluated(TARGET, batch=2, efficiency=slow, draft_tokens=3, **options)["time_overhead"].item()
 
-    lumped = cx.LumpedModel(name="lump", n_parameters=500, n_layers=7)
+    count_model = cx.ParameterCountModel(name="count", n_parameters=500, n_layers=7)
     assert overhead() == 1 + 10 + 200
     assert overhead(drafter="mtp") == 1 + 10 + 200 + 3 * (1 + 10)
     assert overhead(drafter=DRAFT) == 1 + 10 + 200 + 3 * (1 + 10)
-    assert overhead(drafter=lumped) == 1 + 10 + 200 + 3 * (7 + 10)
-    assert overhead(drafter=lumped, phase="prefill") == 1 + 10 + 200 + (7 + 10)
+    assert overhead(drafter=count_model) == 1 + 10 + 200 + 3 * (7 + 10)
+    assert overhead(drafter=count_model, phase="prefill") == 1 + 10 + 200 + (7 + 10)
 
 
 def test_layers_that_work_on_prompts_cost_the_host_more():
     host = cx.Efficiency(name="host", tau_layer=1.0, tau_layer_prefill=20.0)
-    lumped = cx.LumpedModel(name="lump", n_parameters=500, n_layers=7)
+    count_model = cx.ParameterCountModel(name="count", n_parameters=500, n_layers=7)
 
     def overhead(phase, **options):
         return evaluated(TARGET, phase=phase, batch=2, efficiency=host, **options)["time_overhead"].item()
@@ -115,8 +115,8 @@ def test_layers_that_work_on_prompts_cost_the_host_more():
     assert overhead("prefill", seq_len=256) == 1
     assert overhead("prefill", **long, micro_batches=2) == 1
     assert overhead("decode", **long) == 1
-    assert overhead("prefill", **long, draft_tokens=3, drafter=lumped) == (1 + 7) * (1 + 20)
-    assert overhead("decode", **long, draft_tokens=3, drafter=lumped) == 1 + 3 * 7
+    assert overhead("prefill", **long, draft_tokens=3, drafter=count_model) == (1 + 7) * (1 + 20)
+    assert overhead("decode", **long, draft_tokens=3, drafter=count_model) == 1 + 3 * 7
     few = cx.evaluate(
         TARGET, GPU, BYTES, batch=[1, 2], seq_len=[256, 257], phase="prefill", efficiency=host, dtype="float64"
     )
@@ -176,7 +176,7 @@ def test_status(name):
 
 def test_dense_draft_model_serves_an_expert_parallel_target():
     target = layers(("gqa", "moe", {}), **GQA, **EXPERTS)
-    ds = evaluated(target, ep=2, tp=2, drafter=cx.LumpedModel(name="lump", n_parameters=500), draft_tokens=1)
+    ds = evaluated(target, ep=2, tp=2, drafter=cx.ParameterCountModel(name="count", n_parameters=500), draft_tokens=1)
     assert ds["status"] == CODES["ok"]
     assert evaluated(TARGET, ep=2, tp=2, drafter="mtp")["status"] == CODES["ep_dense"]
 

@@ -80,10 +80,10 @@ class TestSeed2Figures:
     def test_memory_budget(self):
         ds = data("memory-budget")
         parts = ds.bytes.to_series().unstack("part").loc[ds.bar.values] / 1e9
-        empty, lumped, real, one, four, full, acts = (parts.iloc[i] for i in range(7))
+        empty, count_model, real, one, four, full, acts = (parts.iloc[i] for i in range(7))
         assert float(ds.memory) == 80e9
         assert empty.free == 80
-        assert (lumped.weights, lumped.free) == (64, 16)
+        assert (count_model.weights, count_model.free) == (64, 16)
         assert real.weights == pytest.approx(65.52, abs=0.005)
         assert one.kv * 1e9 == 536_870_912
         assert four.kv == pytest.approx(4 * one.kv)

@@ -149,8 +149,8 @@ def test_layers_and_micro_batches_multiply_launches():
     assert counted(model, include=("embedding", "lm_head")) == (0, 0, 0)
 
 
-def test_lumped_models_are_one_kernel():
-    assert counted(cx.LumpedModel(name="lump", n_parameters=1000, n_layers=7)) == (1, 0, 0)
+def test_parameter_count_models_are_one_kernel():
+    assert counted(cx.ParameterCountModel(name="count", n_parameters=1000, n_layers=7)) == (1, 0, 0)
 
 
 def test_drafts_launch_theirs():

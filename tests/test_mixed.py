@@ -41,9 +41,9 @@ def test_a_pass_is_that_of_longer_prompts_with_the_cores_of_both(setup):
     assert mixed(setup, 4, 1000, 32, 3000) == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_lumped_model_reads_the_cache_of_those_that_decode():
-    lumped = {"name": "lumped", "n_parameters": 8e9, "n_layers": 32, "n_kv_heads": 8, "head_dim": 128}
-    setup = {"model": lumped, "gpu": "h100-sxm", "efficiency": "ideal"}
+def test_a_parameter_count_model_reads_the_cache_of_those_that_decode():
+    count_model = {"name": "parameter-count", "n_parameters": 8e9, "n_layers": 32, "n_kv_heads": 8, "head_dim": 128}
+    setup = {"model": count_model, "gpu": "h100-sxm", "efficiency": "ideal"}
     gpu = load_gpu("h100-sxm")
     # Compute of 4 * 1000 + 32 tokens, then 32 caches of 3001 tokens of 2 * 8 * 128 * 32 elements of 2 bytes.
     compute = 2 * 8e9 * 4032 / gpu.peak_bf16

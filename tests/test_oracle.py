@@ -316,7 +316,7 @@ def test_grids_agree(name):
 def test_parameters_agree(model):
     assert model.n_parameters == oracle.n_parameters(plain_model(model))
     assert model.n_parameters_active == oracle.n_parameters_active(plain_model(model))
-    if not points.is_lumped(model):
+    if not points.is_parameter_count(model):
         assert model.n_parameters_mtp == oracle.n_parameters_mtp(plain_model(model))
 
 

@@ -9,11 +9,11 @@ import cheetah_xr as cx
 
 TABLE = Path(__file__).parent / "data" / "parameters.csv"
 ROWS = {row["name"]: row for row in csv.DictReader(TABLE.read_text(encoding="utf-8").splitlines())}
-LUMPED = {"8b": 8e9, "32b": 32e9, "70b": 70e9}
+PARAMETER_COUNTS = {"8b": 8e9, "32b": 32e9, "70b": 70e9}
 
 
 def test_the_table_has_every_model():
-    assert {*ROWS, *LUMPED} == set(cx.list_models())
+    assert {*ROWS, *PARAMETER_COUNTS} == set(cx.list_models())
     assert len(ROWS) >= 77
 
 
@@ -35,10 +35,10 @@ def test_checkpoints_hold_what_is_counted_and_what_is_explained(name):
     assert bool(difference) == bool(row["reason"])
 
 
-@pytest.mark.parametrize("name", LUMPED)
-def test_lumped_models_are_their_count(name):
+@pytest.mark.parametrize("name", PARAMETER_COUNTS)
+def test_parameter_count_models_are_their_count(name):
     model = cx.load_model(name)
-    assert model.n_parameters == model.n_parameters_active == LUMPED[name]
+    assert model.n_parameters == model.n_parameters_active == PARAMETER_COUNTS[name]
 
 
 def test_status_says_how_the_config_was_seen():

@@ -132,7 +132,7 @@ def test_sixteen_operations_in_order():
 BANDWIDTH_MODEL = cx.Options(**FREE)
 
 
-def lumped(model, on, precision="bf16", batch=1, phase="decode", seq_len=1, **more):
+def count_model(model, on, precision="bf16", batch=1, phase="decode", seq_len=1, **more):
     return cx.evaluate(
         model,
         on,
@@ -155,34 +155,34 @@ def int4():
 
 
 class TestBandwidthModel:
-    """Seed 3: lumped 8B and 70B models, GPUs with the seed's own numbers."""
+    """Seed 3: parameter counts of 8B and 70B, GPUs with the seed's own numbers."""
 
     @pytest.mark.parametrize(("on", "ridge"), [(A100, 156), (H100, 295), (RTX4090, 164)])
     def test_ridge(self, on, ridge):
-        ds = lumped("8b", on)
+        ds = count_model("8b", on)
         assert float(ds.peak_bf16 / ds.hbm_bandwidth) == pytest.approx(ridge, abs=0.5)
 
     @pytest.mark.parametrize(("on", "ms", "rate"), [(H100, 4.78, 209), (A100, 8.0, 125), (RTX4090, 15.9, 63)])
     def test_batch_1_ceiling(self, on, ms, rate):
-        ds = lumped("8b", on, outputs=["step_time", "tps_per_user"])
+        ds = count_model("8b", on, outputs=["step_time", "tps_per_user"])
         assert float(ds.step_time) * 1e3 == pytest.approx(ms, abs=0.05 if ms > 5 else 0.005)
         assert float(ds.tps_per_user) == pytest.approx(rate, abs=0.5)
 
     def test_batching_table(self):
-        ds = lumped("8b", H100, batch=[1, 8, 64, 256, 512], outputs=["step_time", "throughput", "bottleneck"])
+        ds = count_model("8b", H100, batch=[1, 8, 64, 256, 512], outputs=["step_time", "throughput", "bottleneck"])
         np.testing.assert_allclose(ds.throughput, [209, 1675, 13400, 53600, 61800], rtol=2e-3)
         np.testing.assert_allclose(ds.step_time * 1e3, [4.78, 4.78, 4.78, 4.78, 8.28], atol=0.005)
         assert ds.bottleneck.values.tolist() == [1, 1, 1, 1, 0]
 
     def test_script_output(self):
-        ds = lumped("8b", [A100, H100], batch=[1, 64, 512], outputs=["throughput"])
+        ds = count_model("8b", [A100, H100], batch=[1, 64, 512], outputs=["throughput"])
         np.testing.assert_allclose(ds.throughput[0], [125, 8_000, 19_500], rtol=1e-4)
         np.testing.assert_allclose(ds.throughput[1], [209, 13_400, 61_812], rtol=2e-3)
         assert float(ds.throughput[1, 2]) == pytest.approx(61_812.5, abs=0.01)  # the script prints 61,812
 
     @pytest.mark.parametrize(("on", "batch"), [(H100, 295), (A100, 156)])
     def test_crossover(self, on, batch):
-        ds = lumped("8b", on, batch=[batch - 1, batch, batch + 1])
+        ds = count_model("8b", on, batch=[batch - 1, batch, batch + 1])
         assert ds.bottleneck.values[0] == 1
         assert ds.bottleneck.values[2] == 0
 
@@ -195,28 +195,30 @@ class TestBandwidthModel:
         assert 256 * long / 1e9 == pytest.approx(275, abs=0.5)
 
     def test_prefill(self):
-        ds = lumped("8b", H100, phase="prefill", seq_len=2000, outputs=["ttft"])
+        ds = count_model("8b", H100, phase="prefill", seq_len=2000, outputs=["ttft"])
         assert float(ds.ttft) * 1e3 == pytest.approx(32, abs=0.5)
-        decode = lumped("8b", H100).step_time
+        decode = count_model("8b", H100).step_time
         assert float(ds.ttft / decode) == pytest.approx(6.8, abs=0.05)
 
     def test_exercise(self):
-        one = lumped("70b", H100, int4(), outputs=["step_time", "tps_per_user"])
+        one = count_model("70b", H100, int4(), outputs=["step_time", "tps_per_user"])
         assert float(one.step_time) * 1e3 == pytest.approx(10.4, abs=0.05)
         assert float(one.tps_per_user) == pytest.approx(96, abs=0.5)
-        two = lumped("70b", H100 | {"link_gb_s": 450, "link_domain": 8}, tp=2, outputs=["step_time", "tps_per_user"])
+        two = count_model(
+            "70b", H100 | {"link_gb_s": 450, "link_domain": 8}, tp=2, outputs=["step_time", "tps_per_user"]
+        )
         assert float(two.step_time) * 1e3 == pytest.approx(20.9, abs=0.05)
         assert float(two.tps_per_user) == pytest.approx(48, abs=0.5)
 
     def test_exercise_crossover_is_rounded_down_in_the_seed(self):
-        ds = lumped("70b", H100, int4(), batch=[73, 74])
+        ds = count_model("70b", H100, int4(), batch=[73, 74])
         assert ds.bottleneck.values.tolist() == [1, 0]
         exact = float(ds.weight_bytes / ds.hbm_bandwidth) * 989e12 / (2 * 70e9)
         assert exact == pytest.approx(73.8, abs=0.05)
 
     @pytest.mark.parametrize(("precision", "intensity"), [("bf16", 1), ("fp8", 2), (int4(), 4)])
     def test_intensity_at_batch_1(self, precision, intensity):
-        ds = lumped("8b", H100 | {"peak_fp8_tflops": 1979}, precision, outputs=["arithmetic_intensity"])
+        ds = count_model("8b", H100 | {"peak_fp8_tflops": 1979}, precision, outputs=["arithmetic_intensity"])
         assert float(ds.arithmetic_intensity) == intensity
 
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from .. import specs
 from ..costmodel.kv_cache import cache_bytes, held
 from ..costmodel.operations import Pass
-from ..specs import AnyModel, LumpedModel, Precision
+from ..specs import AnyModel, ParameterCountModel, Precision
 
 KV_TOKENS = 8192
 """Length at which models are compared."""
@@ -43,8 +43,8 @@ def kv_per_sequence(model: AnyModel, precision: Precision, tokens: int) -> float
 
 def attention_kind(model: AnyModel) -> str:
     """Kinds of attention and how many layers have each: "36 deltanet, 12 gqa"."""
-    if isinstance(model, LumpedModel):
-        return "lumped"
+    if isinstance(model, ParameterCountModel):
+        return "parameter-count"
     found: dict[str, int] = {}
     for group in model.groups:
         window = f" w{group.window}" if group.window and group.attention == "gqa" else ""
@@ -67,15 +67,15 @@ def models() -> Table:
     table.add_column("attention: layers of each kind", no_wrap=True)
     for name in specs.list_models():
         m = specs.load_model(name)
-        lumped = isinstance(m, LumpedModel)
+        count_model = isinstance(m, ParameterCountModel)
         table.add_row(
             name,
             _cell(m.n_parameters, 1e-9),
             _cell(m.n_parameters_active, 1e-9),
-            "-" if lumped and m.n_kv_heads is None else _cell(kv_per_token(m, bf16), 1e-3),
-            "-" if lumped and m.n_kv_heads is None else _cell(kv_per_sequence(m, bf16, KV_TOKENS), 1e-6),
+            "-" if count_model and m.n_kv_heads is None else _cell(kv_per_token(m, bf16), 1e-3),
+            "-" if count_model and m.n_kv_heads is None else _cell(kv_per_sequence(m, bf16, KV_TOKENS), 1e-6),
             f"{m.max_seq_len:,}" if m.max_seq_len else "-",
-            "-" if isinstance(m, LumpedModel) else m.default_precision,
+            "-" if isinstance(m, ParameterCountModel) else m.default_precision,
             attention_kind(m),
         )
     return table

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from ..specs import RECURRENT, AnyModel, LayerGroup, LumpedModel, Options, Precision
+from ..specs import RECURRENT, AnyModel, LayerGroup, Options, ParameterCountModel, Precision
 from .attention import gqa, mla, small_op
 from .formulas import Num, collectives
 from .formulas import elementwise as small_ops
 from .formulas.gemm import gemm_activations, gemm_flops
-from .kv_cache import lumped_bytes_per_token
+from .kv_cache import parameter_count_bytes_per_token
 from .linear_attention import recurrent
 from .mlp import mlp_collectives, mlp_operations, moe_exchange
 from .operations import (
@@ -51,8 +51,8 @@ def model_work(model: AnyModel, precision: Precision, options: Options, p: Pass)
     PassWork
         Layers first (`options.micro_batches` is not applied), then embedding and LM head.
     """
-    if isinstance(model, LumpedModel):
-        return PassWork((lumped_layer(model, precision, p),), (), model.n_layers)
+    if isinstance(model, ParameterCountModel):
+        return PassWork((parameter_count_layer(model, precision, p),), (), model.n_layers)
     layers = tuple(layer_work(model.of(group), group, precision, options, p) for group in alike(model.groups))
     outside = (embedding(model, precision, p), lm_head(model, precision, options, p))
     return PassWork(layers, outside, model.n_layers)
@@ -164,8 +164,8 @@ def lm_head(m: Architecture, precision: Precision, options: Options, p: Pass) ->
     return LayerWork(1, (operation,), rest=tuple(rest), label="lm_head", part="lm_head")
 
 
-def lumped_layer(m: LumpedModel, precision: Precision, p: Pass) -> LayerWork:
-    """A lumped model is one kernel: all weights, the cache it is known to have, all-reduces if its width is known."""
+def parameter_count_layer(m: ParameterCountModel, precision: Precision, p: Pass) -> LayerWork:
+    """Count a parameter-count model as one kernel: all weights, its cache and its all-reduces where they are known."""
     weights = m.n_parameters / p.tp * precision.dense_mlp_weight_bytes
     read = p.seq_len if p.decode else p.cached
     kernel = Operation(
@@ -173,13 +173,13 @@ def lumped_layer(m: LumpedModel, precision: Precision, p: Pass) -> LayerWork:
         "dense_mlp",
         flops=2 * p.new * m.n_parameters / p.tp,
         weights=weights,
-        kv=(read + p.new) * lumped_bytes_per_token(m, precision, p),
+        kv=(read + p.new) * parameter_count_bytes_per_token(m, precision, p),
         resident=weights,
     )
     if m.hidden is None:
-        return LayerWork(1, (kernel,), label="lumped")
+        return LayerWork(1, (kernel,), label="parameter-count")
     volume, times = p.new * m.hidden * precision.activation_bytes, 2.0 * m.n_layers
-    return LayerWork(1, (kernel,), rest=(tp_all_reduce("all_reduces", p, volume, times),), label="lumped")
+    return LayerWork(1, (kernel,), rest=(tp_all_reduce("all_reduces", p, volume, times),), label="parameter-count")
 
 
 def weight_bytes(work: PassWork) -> Num:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..specs import RECURRENT, AnyModel, LayerGroup, LumpedModel, Precision
+from ..specs import RECURRENT, AnyModel, LayerGroup, ParameterCountModel, Precision
 from .attention import value_width
 from .formulas import Num
 from .formulas.attention import local_kv_heads, tokens_held
@@ -62,7 +62,7 @@ def _compressed(m: Architecture, group: LayerGroup, precision: Precision) -> lis
     return found
 
 
-def lumped_bytes_per_token(m: LumpedModel, precision: Precision, p: Pass) -> Num:
+def parameter_count_bytes_per_token(m: ParameterCountModel, precision: Precision, p: Pass) -> Num:
     """Cache bytes of one token on one GPU, 0 when the cache's shape is not known."""
     if m.n_kv_heads is None:
         return 0.0
@@ -73,8 +73,8 @@ def held(
     model: AnyModel, precision: Precision, p: Pass, groups: tuple[LayerGroup, ...] | None = None
 ) -> list[tuple[Num, Held]]:
     """How many layers keep what, for every group of a model, or for some of its groups."""
-    if isinstance(model, LumpedModel):
-        return [(1, Held("KV cache", per_token=lumped_bytes_per_token(model, precision, p)))]
+    if isinstance(model, ParameterCountModel):
+        return [(1, Held("KV cache", per_token=parameter_count_bytes_per_token(model, precision, p)))]
     chosen = model.groups if groups is None else groups
     return [(g.count, item) for g in chosen for item in held_by_layer(model.of(g), g, precision, p)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..specs import AnyModel, LumpedModel, Model, Options, Precision
+from ..specs import AnyModel, Model, Options, ParameterCountModel, Precision
 from .formulas import Num
 from .forward_pass import embedding, layer_work, lm_head, model_work
 from .kv_cache import cache_bytes
@@ -53,14 +53,14 @@ def _draft_work(model: AnyModel, precision: Precision, options: Options, p: Pass
     one = draft_pass(options, p)
     if options.drafter == "free":
         return None
-    if isinstance(options.drafter, (Model, LumpedModel)):
+    if isinstance(options.drafter, (Model, ParameterCountModel)):
         return model_work(options.drafter, precision, options, one)
     return module_work(model, precision, options, one)
 
 
 def module_work(model: AnyModel, precision: Precision, options: Options, p: Pass) -> PassWork | None:
     """One pass of a multi-token-prediction module: its layers behind a projection of state and embedding."""
-    if isinstance(model, LumpedModel) or not model.mtp:
+    if isinstance(model, ParameterCountModel) or not model.mtp:
         return None
     projected = replicated("mtp_proj", "dense_mlp", p, 2 * model.hidden, model.hidden, precision, options)
     layers = [layer_work(model.of(group), group, precision, options, p) for group in model.mtp]
@@ -77,7 +77,7 @@ def _shared(layer: LayerWork) -> LayerWork:
 def sequence_bytes(model: AnyModel, precision: Precision, options: Options, p: Pass) -> Num:
     """Bytes one sequence keeps on one GPU, in the model and in its drafter."""
     own = cache_bytes(model, precision, p)
-    if isinstance(options.drafter, (Model, LumpedModel)):
+    if isinstance(options.drafter, (Model, ParameterCountModel)):
         return own + cache_bytes(options.drafter, precision, p)
     if options.drafter == "mtp" and isinstance(model, Model) and model.mtp:
         return own + cache_bytes(model, precision, p, model.mtp)

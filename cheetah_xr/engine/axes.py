@@ -21,9 +21,9 @@ from ..specs import (
     Frozen,
     Gpu,
     LayerGroup,
-    LumpedModel,
     Model,
     Options,
+    ParameterCountModel,
     Precision,
     Record,
     SpecError,
@@ -209,7 +209,7 @@ def _field(key: Any, what: str) -> tuple[str, str]:
         raise SpecError(f"{what}: key {key!r}: expected record.field with a record of {', '.join(TYPES)}")
     fields = set(TYPES[record].numeric_fields())
     if record == d.MODEL:
-        fields |= {*LumpedModel.numeric_fields(), *GROUP_NUMBERS}
+        fields |= {*ParameterCountModel.numeric_fields(), *GROUP_NUMBERS}
     if name not in fields:
         raise SpecError(f"{what}: key {key!r}: {record} has no number {name!r}; it has {', '.join(sorted(fields))}")
     return record, name
@@ -230,7 +230,7 @@ def check_number(record: str, name: str, number: float, where: str) -> None:
     if record == d.MODEL and name in GROUP_NUMBERS:
         cls, name = LayerGroup, GROUP_NUMBERS[name]
     elif name not in cls.model_fields:
-        cls = LumpedModel
+        cls = ParameterCountModel
     whole = "int" in str(cls.model_fields[name].annotation)
     value: Any = int(number) if whole and number == round(number) else number
     try:

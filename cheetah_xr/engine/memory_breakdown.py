@@ -11,7 +11,7 @@ import pandas as pd
 
 from ..costmodel.kv_cache import Held, held
 from ..costmodel.operations import Pass
-from ..specs import AnyModel, LumpedModel, Model, Options, Precision, SpecError
+from ..specs import AnyModel, Model, Options, ParameterCountModel, Precision, SpecError
 from .arguments import axes_of
 from .axes import Axes
 from .case import Case
@@ -163,7 +163,7 @@ def sequence_items(case: Case) -> Iterator[tuple[str, int, Held]]:
     """What one sequence keeps, equal kinds of layers together: name, layers, rule."""
     yield from merged(case.model, case.precision, case.p)
     drafter = case.options.drafter
-    if isinstance(drafter, (Model, LumpedModel)):
+    if isinstance(drafter, (Model, ParameterCountModel)):
         parts = merged(drafter, case.precision, case.p)
     elif drafter == "mtp" and isinstance(case.model, Model):
         parts = merged(case.model.model_copy(update={"groups": case.model.mtp}), case.precision, case.p)

@@ -114,7 +114,7 @@ def _linear(layer: LayerWork, factors: Factors) -> LayerWork:
 
 
 def _own(layers: Sequence[LayerWork], factors: Factors) -> Iterator[LayerWork]:
-    """What a decode step does by itself: drafts, attention cores, other reading of the cache (lumped models)."""
+    """What a decode step does by itself: drafts, attention cores, other reading of the cache (parameter counts)."""
     for layer in layers:
         draft = _is_draft(layer)
         kept = [op if draft else _core(op) if op.kernel in CORE else _cache_only(op) for op in layer.operations]

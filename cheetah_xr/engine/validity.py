@@ -9,7 +9,7 @@ import numpy as np
 
 from ..costmodel.formulas import Num
 from ..costmodel.operations import Architecture, Collective, Pass, PassWork
-from ..specs import RECURRENT, AnyModel, LayerGroup, LumpedModel, Model, Options
+from ..specs import RECURRENT, AnyModel, LayerGroup, Model, Options, ParameterCountModel
 from .lazy import Value, apply, larger
 
 OK = 0
@@ -93,10 +93,10 @@ def layout_conditions(model: AnyModel, options: Options, p: Pass, batch: Num) ->
     if not model.is_moe:
         found.append(condition("ep_dense", "model ep", p.ep > 1))
     found += _model_conditions(model, options, p)
-    if isinstance(options.drafter, (Model, LumpedModel)):
+    if isinstance(options.drafter, (Model, ParameterCountModel)):
         return found + _model_conditions(options.drafter, options, p)
     if options.drafter == "mtp":
-        missing = isinstance(model, LumpedModel) or not model.mtp
+        missing = isinstance(model, ParameterCountModel) or not model.mtp
         found.append(condition("no_mtp", "model", np.bool_(missing)))
         if isinstance(model, Model):
             found += [c for group in model.mtp for c in _group_conditions(model.of(group), group, options, p)]
@@ -108,7 +108,7 @@ def _model_conditions(model: AnyModel, options: Options, p: Pass) -> list[Condit
     found = []
     if model.max_seq_len is not None:
         found.append(condition("seq_beyond_max", "model seq_len phase", p.context > model.max_seq_len))
-    if isinstance(model, LumpedModel):
+    if isinstance(model, ParameterCountModel):
         return found if model.n_kv_heads is None else [*found, _kv_heads(model.n_kv_heads, p)]
     for group in model.groups:
         found += _group_conditions(model.of(group), group, options, p)

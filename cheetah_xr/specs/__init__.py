@@ -21,7 +21,7 @@ from .catalogue import (
 from .efficiency import COLLECTIVES, KERNELS, LAUNCHED, Efficiency
 from .gpu import COMPUTE_TYPES, Gpu
 from .layers import OWN_WIDTHS, RECURRENT, LayerGroup
-from .model import GROUP_NUMBERS, LumpedModel, Model
+from .model import GROUP_NUMBERS, Model, ParameterCountModel
 from .options import Options
 from .precision import GEMM_CLASSES, WEIGHT_CLASSES, Precision
 from .record import Frozen, Record, allowed_keys, explain, read_yaml, to_record
@@ -41,9 +41,9 @@ __all__ = [
     "Frozen",
     "Gpu",
     "LayerGroup",
-    "LumpedModel",
     "Model",
     "Options",
+    "ParameterCountModel",
     "Precision",
     "Record",
     "SpecError",

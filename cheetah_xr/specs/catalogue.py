@@ -16,13 +16,13 @@ from .gpu import Gpu
 from .huggingface import model_fields
 from .huggingface.hub import PREFIX, fetch_config, fetch_quantisation, is_hub_name
 from .huggingface.quantization import BESIDE
-from .model import LumpedModel, Model
+from .model import Model, ParameterCountModel
 from .precision import Precision
 from .record import MAX_FILE_BYTES, Record, read_yaml, to_record
 
 T = TypeVar("T", bound=Record)
 Source = str | Path | Mapping[str, Any]
-AnyModel = Model | LumpedModel
+AnyModel = Model | ParameterCountModel
 
 MANY = 16
 """More names than this are not listed in an error."""
@@ -131,7 +131,7 @@ def load_model(model: Source | AnyModel) -> AnyModel:
 
     Returns
     -------
-    Model or LumpedModel
+    Model or ParameterCountModel
         With ``n_parameters`` and ``n_parameters_active``.
 
     Raises
@@ -144,7 +144,7 @@ def load_model(model: Source | AnyModel) -> AnyModel:
     >>> load_model("llama-3.1-8b").n_parameters
     8030261248
     """
-    if isinstance(model, (Model, LumpedModel)):
+    if isinstance(model, (Model, ParameterCountModel)):
         return model
     data, where, name = _read("model", model)
     if "model_type" in data:
@@ -153,7 +153,7 @@ def load_model(model: Source | AnyModel) -> AnyModel:
     if where.endswith(".json") and not {"groups", "n_parameters"} & set(data):
         raise SpecError(f"{where}: field model_type is missing: it names the family of a Hugging Face config")
     data = {"name": name, **data}
-    return to_record(LumpedModel, data, where) if "n_parameters" in data else to_record(Model, data, where)
+    return to_record(ParameterCountModel, data, where) if "n_parameters" in data else to_record(Model, data, where)
 
 
 def _load(kind: str, cls: type[T], source: Source) -> T:

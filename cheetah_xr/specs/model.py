@@ -1,4 +1,4 @@
-"""The model record: an architecture as layer groups, or a lumped parameter count."""
+"""The model record: an architecture as layer groups, or a parameter count."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ class Model(Record):
         return sum(group.count * parameters.layer_parameters(self.of(group), group, experts) for group in groups)
 
 
-class LumpedModel(Record):
+class ParameterCountModel(Record):
     """A parameter count instead of an architecture ("8B"), with the cache's shape and hidden size if known.
 
     Without ``n_kv_heads`` it has no KV cache, without ``hidden`` no collectives, without ``n_layers`` neither, and no
@@ -225,7 +225,7 @@ class LumpedModel(Record):
     max_seq_len: Width | None = None
 
     @model_validator(mode="after")
-    def _complete(self) -> LumpedModel:
+    def _complete(self) -> ParameterCountModel:
         if (self.n_kv_heads is None) != (self.head_dim is None):
             raise ValueError("n_kv_heads and head_dim are given together")
         if (self.n_kv_heads is not None or self.hidden is not None) and not self.n_layers:
@@ -234,7 +234,7 @@ class LumpedModel(Record):
 
     @property
     def is_moe(self) -> bool:
-        """A lumped model is dense."""
+        """A parameter-count model is dense."""
         return False
 
     @property

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from ..errors import SpecError
 from .catalogue import load_model
-from .model import LumpedModel, Model
+from .model import Model, ParameterCountModel
 from .record import Frozen
 
 Overlap = Annotated[float, Field(ge=0, le=1)]
@@ -28,7 +28,7 @@ def _drafter(value: Any) -> Any:
 
 
 Drafter = Annotated[
-    Literal["free", "mtp"] | Model | LumpedModel,
+    Literal["free", "mtp"] | Model | ParameterCountModel,
     BeforeValidator(_drafter),
     WithJsonSchema({"type": ["string", "object"], "description": "free, mtp, or a draft model"}),
 ]

@@ -9,7 +9,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from ...analysis import derive
-from ...specs import LumpedModel, SpecError, load_model
+from ...specs import ParameterCountModel, SpecError, load_model
 from ..shared.common import described, gpu_name, log_grid
 from ..shared.seeds import A100, H100, RTX_4090, ideal
 from ..shared.style import INK, end_labels, gpu_colour, log_axis, new_figure, plain, titled
@@ -20,7 +20,7 @@ OUTPUTS = ["throughput", "bottleneck", "step_time"]
 
 def data(model: Any = "8b") -> xr.Dataset:
     """Output tokens/s over batch, and the crossover of every accelerator."""
-    if not isinstance(load_model(model), LumpedModel):
+    if not isinstance(load_model(model), ParameterCountModel):
         raise SpecError("batching-crossover: the bandwidth model takes a parameter count, such as 8b, 32b or 70b")
     one = derive(ideal(model, list(GPUS)), ["ridge", "arithmetic_intensity", "tps_per_user"])
     crossover = one["ridge"] / one["arithmetic_intensity"]
@@ -40,7 +40,7 @@ def data(model: Any = "8b") -> xr.Dataset:
         title=f"{name} in BF16: batching is free up to the ridge",
         shows="Output tokens/s of a whole batch. Up to the crossover all sequences share one read of the weights; "
         f"beyond it compute is full. Crossover batch: {free}.",
-        assumptions="The bandwidth model: a lumped parameter count, bf16, one GPU, no cache or activations; the seed's "
+        assumptions="The bandwidth model: a parameter count, bf16, one GPU, no cache or activations; the seed's "
         "own bandwidths (2.0, 3.35 and 1.008 TB/s) and BF16 peaks (312, 989 and 165 TFLOP/s); ideal efficiencies.",
     )
 

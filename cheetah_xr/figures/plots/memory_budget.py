@@ -27,13 +27,13 @@ def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
     """Bytes of every part in every bar."""
     whole = Options(memory_fraction=1.0)
     ds = ideal(with_cache(model), gpu, options=whole, seq_len=CONTEXT, outputs=OUTPUTS)
-    count = lumped_count(float(ds["n_parameters"]))
-    lumped = ideal({"name": "lumped", "n_parameters": count}, gpu, options=whole, outputs=OUTPUTS)
+    count = rounded_parameter_count(float(ds["n_parameters"]))
+    count_model = ideal({"name": "parameter-count", "n_parameters": count}, gpu, options=whole, outputs=OUTPUTS)
     memory, held, one = (float(v) for v in (ds["memory_bytes"], ds["weight_bytes"], ds["kv_bytes_per_sequence"]))
     fit, name = int(ds["max_batch"]), model_name(str(ds["model"].values))
     bars = {
         "empty": (0, 0, 0, 0),
-        f"weights, {count / 1e9:g}B x 2 bytes": (float(lumped["weight_bytes"]), 0, 0, 0),
+        f"weights, {count / 1e9:g}B x 2 bytes": (float(count_model["weight_bytes"]), 0, 0, 0),
         f"weights of {name}": (held, 0, 0, 0),
         f"+ 1 request of {CONTEXT:,} tokens": (held, one, 0, 0),
         f"+ {TOGETHER} requests": (held, TOGETHER * one, 0, 0),
@@ -57,7 +57,7 @@ def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
     )
 
 
-def lumped_count(parameters: float) -> float:
+def rounded_parameter_count(parameters: float) -> float:
     """Parameters as a model's name gives them: whole billions, below one billion tenths or whole millions."""
     if parameters >= 1e9:
         return parameters // 1e9 * 1e9

@@ -21,7 +21,7 @@ def data(gpu: Any = SEED_2_H100) -> xr.Dataset:
         title=f"Below {float(ds['ridge']):,.1f} FLOP per byte, memory sets the pace",
         shows="Left of the ridge a kernel reaches its intensity times the bandwidth, right of it the peak.",
         assumptions=f"{machine(ideal('8b', gpu))}; one GPU, ideal efficiencies, no activation traffic. Traced by a "
-        "decode step of a lumped model in bf16 whose bytes per weight are varied.",
+        "decode step of a parameter-count model in bf16 whose bytes per weight are varied.",
     )
 
 

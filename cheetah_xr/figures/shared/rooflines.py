@@ -19,7 +19,7 @@ AXES = ("arithmetic intensity (FLOP per byte of HBM)", "attainable compute (TFLO
 
 
 def roof(gpu: Any, low: float = LOW, high: float = HIGH) -> xr.Dataset:
-    """Attainable FLOP/s of a lumped model whose bytes per weight sweep the intensity: 2 FLOP over those bytes.
+    """Attainable FLOP/s of a parameter-count model whose bytes per weight sweep the intensity: 2 FLOP over those bytes.
 
     The ridge is one of the points, so that the corner of the roof is sharp.
     """

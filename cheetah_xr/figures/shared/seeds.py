@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from ...api import evaluate
-from ...specs import AnyModel, LumpedModel, Options, SpecError, load_model
+from ...specs import AnyModel, Options, ParameterCountModel, SpecError, load_model
 from .common import assumed, described, gpu_name
 
 LAYERS = Options(activation_traffic="none", on_infeasible="ignore", include=("layers",))
@@ -20,7 +20,7 @@ LAYERS_SMALL = LAYERS.model_copy(update={"small_ops": "flops"})
 """The same with the small operations of its appendix."""
 
 BANDWIDTH = Options(activation_traffic="none", on_infeasible="ignore")
-"""Seed 3: a lumped model, its weights and its FLOPs."""
+"""Seed 3: a parameter-count model, its weights and its FLOPs."""
 
 
 def accelerator(name: str, tb_s: float, tflops: float) -> dict[str, Any]:
@@ -63,10 +63,10 @@ def with_cache(model: Any) -> AnyModel:
     Raises
     ------
     SpecError
-        For a lumped model without one.
+        For a parameter-count model without one.
     """
     record = load_model(model)
-    if isinstance(record, LumpedModel) and record.n_kv_heads is None:
+    if isinstance(record, ParameterCountModel) and record.n_kv_heads is None:
         raise SpecError(f"figures: {record.name} is a parameter count without a KV cache, which this figure is about")
     return record
 

@@ -84,13 +84,13 @@ def _bytes() -> Iterator[Quote]:
 
 def _budget() -> Iterator[Quote]:
     whole = Options(memory_fraction=1.0)
-    lumped = ideal("32b", SEED_2_H100, options=whole)
+    count_model = ideal("32b", SEED_2_H100, options=whole)
     real = ideal(MODEL, SEED_2_H100, options=whole)
-    held, free = lumped["weight_bytes"] / 1e9, (lumped["memory_bytes"] - lumped["weight_bytes"]) / 1e9
+    held, free = count_model["weight_bytes"] / 1e9, (count_model["memory_bytes"] - count_model["weight_bytes"]) / 1e9
     where, note = "how much memory is needed", "32B is short for 32.8e9 parameters"
-    yield Quote("memory: weights of a lumped 32B", "GB", "64", held, where)
+    yield Quote("memory: weights of 32e9 parameters", "GB", "64", held, where)
     yield Quote("memory: weights of Qwen3-32B", "GB", "64", real["weight_bytes"] / 1e9, where, note)
-    yield Quote("memory: headroom on 80 GB, lumped", "GB", "16", free, where)
+    yield Quote("memory: headroom on 80 GB, 32e9 parameters", "GB", "16", free, where)
 
 
 def data() -> xr.Dataset:

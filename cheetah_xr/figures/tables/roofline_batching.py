@@ -57,5 +57,5 @@ def data() -> xr.Dataset:
         title="8B in BF16: batching is free up to the ridge",
         shows="A decode step takes the larger of reading the weights once and computing for every sequence; the two "
         "are equal at a batch of ridge over intensity at batch 1.",
-        assumptions="A lumped model of 8e9 parameters without cache or activations; the seed's bandwidths and peaks.",
+        assumptions="A model given as 8e9 parameters, without cache or activations; the seed's bandwidths and peaks.",
     )

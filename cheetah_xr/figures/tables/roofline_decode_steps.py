@@ -68,6 +68,6 @@ def data() -> xr.Dataset:
         title="8B in BF16: batch-1 decode ceilings and a prefill of 2,000 tokens",
         shows="The least time of a decode step is that of reading the weights once, the least time of a prefill that "
         "of its FLOPs. The last four rows put the seed's bands of practice beside the default efficiencies.",
-        assumptions="A lumped model of 8e9 parameters; the seed's own bandwidths and BF16 peaks; ideal efficiencies, "
+        assumptions="A model given as 8e9 parameters; the seed's own bandwidths and BF16 peaks; ideal efficiencies, "
         "no cache, no activations. Bands: Llama-3.1-8B on one H100 SXM, one sequence of 2,000 tokens.",
     )

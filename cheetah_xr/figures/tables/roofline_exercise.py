@@ -34,7 +34,7 @@ def data() -> xr.Dataset:
         _rows(),
         title="70B: INT4 on one accelerator is faster for one stream than BF16 on two",
         shows="The three answers of the exercise, as seed 3 prints them and as the engine computes them.",
-        assumptions="A lumped model of 70e9 parameters; 3.35 TB/s and 989 TFLOP/s in BF16; INT4 is half a byte per "
-        "weight without scales; two accelerators in tensor parallelism without communication, which a lumped model "
+        assumptions="A model given as 70e9 parameters; 3.35 TB/s and 989 TFLOP/s in BF16; INT4 is half a byte per "
+        "weight without scales; two accelerators in tensor parallelism without communication, which a parameter count "
         "without a hidden size does not have.",
     )

@@ -19,8 +19,8 @@ def _rows() -> Iterator[Quote]:
     yield Quote("KV cache of one 8k context", "GB", "1.07", one.sel(seq_len=LONG) / 1e9, where)
     yield Quote("cache moved per step, 64 contexts of 8,192", "GB", "69", read.sel(batch=64), where)
     yield Quote("KV cache of 256 contexts of 8,192", "GB", "275", 256 * one.sel(seq_len=LONG) / 1e9, where)
-    lumped = ideal("8b", H100)["bytes_weights"] / 1e9
-    yield Quote("weights, lumped 8B", "GB", "16", lumped, where)
+    count_model = ideal("8b", H100)["bytes_weights"] / 1e9
+    yield Quote("weights, 8e9 parameters", "GB", "16", count_model, where)
     real = ds["bytes_weights"].isel(batch=0, seq_len=0) / 1e9
     yield Quote("weights read, Llama-3.1-8B", "GB", "16", real, where, "the embedding table is not read whole")
 

@@ -38,5 +38,5 @@ def data() -> xr.Dataset:
         title="Intensity of a decode step and the ridge of three accelerators",
         shows="FLOPs per byte of one decode step at batch 1 and the intensity at which compute and memory take the "
         "same time, as seed 3 prints them and as the engine computes them.",
-        assumptions="A lumped model of 8e9 parameters without cache or activations; the seed's bandwidths and peaks.",
+        assumptions="A model given as 8e9 parameters, without cache or activations; the seed's bandwidths and peaks.",
     )
