@@ -32,8 +32,8 @@ from cheetah_xr.sweep import runner as run
 from cheetah_xr.sweep.blocks import REDUCED_POINTS
 from cheetah_xr.sweep.plan import make_recipe
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-import oracle
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from tests.helpers import oracle
 
 OUTPUTS = ["step_time", "bottleneck", "status"]
 FREE = {"on_infeasible": "ignore"}

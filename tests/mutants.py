@@ -11,15 +11,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 TESTS = [
-    "tests/test_layer_kinds.py",
-    "tests/test_drafting_by_hand.py",
-    "tests/test_launches.py",
-    "tests/test_by_layout.py",
-    "tests/test_anchors.py",
-    "tests/test_seeds.py",
-    "tests/test_serving_terms.py",
-    "tests/test_mixed.py",
-    "tests/test_oracle.py",
+    "tests/unit/costmodel/test_layer_kinds.py",
+    "tests/unit/costmodel/test_speculative.py",
+    "tests/unit/costmodel/test_launches.py",
+    "tests/unit/engine/test_efficiency_by_layout.py",
+    "tests/reference/test_anchors.py",
+    "tests/reference/test_source_texts.py",
+    "tests/unit/costmodel/test_serving_formulas.py",
+    "tests/unit/engine/test_mixed_batch.py",
+    "tests/oracle/test_oracle.py",
 ]
 
 MUTANTS = [

@@ -1,0 +1,1 @@
+"""The tests; `tests.helpers` is imported by them and by the benchmarks."""

@@ -1,0 +1,63 @@
+"""Figures 1 and 10 with credible intervals: what is drawn is what evaluate and summarize say."""
+
+import numpy as np
+import pytest
+
+import cheetah_xr as cx
+from cheetah_xr.figures import render
+from cheetah_xr.figures.catalogue import CALIBRATED_FIGURES
+from cheetah_xr.figures.plots.posterior_bands import PROBABILITY
+from cheetah_xr.figures.shared import measurements
+from tests.helpers.priors import draws_of_priors, write_csv
+
+WHAT = {"decode-tps-bands": "tps_per_user", "decode-tps-per-gpu-bands": "throughput_per_gpu"}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return str(write_csv(tmp_path_factory.mktemp("posterior") / "prior.csv", draws_of_priors(20)))
+
+
+@pytest.fixture(scope="module")
+def data(path):
+    return {name: render.data_of(name, posterior=path) for name in CALIBRATED_FIGURES}
+
+
+@pytest.mark.parametrize("name", CALIBRATED_FIGURES)
+def test_bands_are_those_of_the_posterior(name, data, path):
+    ds = data[name]
+    row = next(measurements.setups().itertuples())
+    batch = int(ds.batch[ds.ceiling.sel(setup=row.setup).notnull()][0])
+    result = measurements.evaluated(row, batch, cx.load_posterior(path))
+    expected = cx.summarize(cx.derive(result, WHAT[name]), PROBABILITY)[WHAT[name]]
+    np.testing.assert_allclose(ds[WHAT[name]].sel(setup=row.setup, batch=batch), expected, rtol=1e-6)
+    ceiling = cx.derive(measurements.evaluated(row, batch, "ideal"), WHAT[name])[WHAT[name]]
+    np.testing.assert_allclose(ds.ceiling.sel(setup=row.setup, batch=batch), ceiling, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", CALIBRATED_FIGURES)
+def test_bands_lie_in_order_where_setups_run(name, data):
+    ds = data[name]
+    low, median, high = (ds[WHAT[name]].sel(band=band) for band in ("low", "median", "high"))
+    runs = ds.ceiling.notnull()
+    assert runs.any("batch").all()
+    assert not runs.sel(batch=1, setup="72 H100, EP72")
+    for lower, upper in ((low, median), (median, high), (median, ds.ceiling)):
+        assert (lower < upper).where(runs, True).all()
+    assert (low.isnull() == ~runs).all()
+
+
+@pytest.mark.parametrize("name", CALIBRATED_FIGURES)
+def test_captions_name_the_posterior(name, data):
+    attrs = data[name].attrs
+    assert "90% of measurements are expected by the posterior prior" in attrs["shows"]
+    assert "drawn from the posterior prior" in attrs["assumptions"]
+    assert "default efficiencies" not in attrs["assumptions"]
+    assert "never published" in attrs["shows"]
+
+
+def test_an_unknown_posterior_is_said():
+    with pytest.raises(cx.SpecError, match="posterior 'nobody'"):
+        render.data_of("decode-tps-bands", posterior="nobody")
+    with pytest.raises(cx.SpecError, match="leave --gpu out"):
+        render.data_of("decode-tps-bands", gpu="h100-sxm")

@@ -1,0 +1,75 @@
+"""Every field of every config here, left out, of the wrong kind or unknown: never another architecture."""
+
+import copy
+
+import pytest
+
+import cheetah_xr as cx
+from tests.helpers.config_edits import ALL, architecture
+
+ABSENT_MEANS_NONE = {
+    *("max_position_embeddings", "model_max_length", "num_nextn_predict_layers", "mtp_num_hidden_layers"),
+    *("partial_rotary_factor", "rope_parameters", "moe_latent_size", "mla_use_output_gate", "attn_res_block_size"),
+    *("sliding_window", "tie_word_embeddings", "vision_config"),
+}
+"""Fields whose absence is a statement: no such feature, whole heads rotated, the embeddings of the family."""
+CLASS_DEFAULTS = {
+    "llama-3.1-8b": "num_key_value_heads",  # every head its own keys
+    "phi-4": "num_key_value_heads",
+    "mistral-small-3.1-24b": "head_dim",  # hidden_size over heads
+    "gemma-3-1b": "vocab_size",
+    "kimi-k3": "use_full_rank_gate",
+}
+"""Fields whose class has another default than the config."""
+
+
+def leaves(name):
+    """Paths of every field of the text model of a config."""
+    text = ALL[name].get("text_config", ALL[name])
+    for field, value in text.items():
+        if field not in {"model_type", "rope_parameters"}:
+            yield (field,)
+            if isinstance(value, dict):
+                yield from ((field, inner) for inner in value)
+
+
+def outcome(name, path, edit):
+    """Architecture of a config after `edit` of the mapping that holds the field, or the message of its refusal."""
+    config = copy.deepcopy(ALL[name])
+    holder = config.get("text_config", config)
+    for field in path[:-1]:
+        holder = holder[field]
+    edit(holder, path[-1])
+    try:
+        return architecture(config)
+    except cx.SpecError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_field_left_out_never_prices_another_architecture(name):
+    whole = architecture(ALL[name])
+    for path in leaves(name):
+        found = outcome(name, path, lambda holder, field: holder.pop(field))
+        defaults = {*ABSENT_MEANS_NONE, CLASS_DEFAULTS.get(name)}
+        assert found == whole or isinstance(found, str) or path[-1] in defaults, path
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("value", ["x", -1, 1.5, [None], {"a": 1}, float("nan")], ids=repr)
+def test_a_field_of_the_wrong_kind_never_prices_another_architecture(name, value):
+    whole = architecture(ALL[name])
+    for path in leaves(name):
+        found = outcome(name, path, lambda holder, field: holder.update({field: value}))
+        assert found == whole or isinstance(found, str), path
+        if isinstance(found, str) and path[-1] not in {"model_type"}:
+            assert "\n" not in found, path
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_an_unknown_field_is_refused_wherever_it_stands(name):
+    places = {path[:-1] for path in leaves(name)}
+    for place in places:
+        found = outcome(name, (*place, "n_hash_layers"), lambda holder, field: holder.update({field: 3}))
+        assert isinstance(found, str)
+        assert "n_hash_layers" in found
