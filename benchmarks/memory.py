@@ -15,7 +15,7 @@ SWEEP = Path(__file__).parent.parent / "sweeps" / "large" / "billion.yaml"
 RUN = """
 import math, resource, sys, time
 import cheetah_xr as cx
-from cheetah_xr import run
+from cheetah_xr.sweep import runner as run
 points, file, folder = float(sys.argv[1]), sys.argv[2], sys.argv[3]
 sweep = cx.load_sweep(file)
 each = run.make_job(sweep).grid.n_points / len(sweep.model) / len(sweep.gpu)

@@ -147,7 +147,7 @@ SCALE = """
 import json, resource, sys, time
 from functools import partial
 import cheetah_xr as cx
-from cheetah_xr import run
+from cheetah_xr.sweep import runner as run
 points, workers, block, store = int(float(sys.argv[1])), int(sys.argv[2]), int(float(sys.argv[3])), sys.argv[4]
 lengths = max(1, points // (4 * 4 * 2 * 500))
 run.cut = partial(run.cut, points=block)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from cheetah_xr import cli as command_line
+from cheetah_xr.cli import console
 from cheetah_xr.sweep import runner as engine_run
 
 
@@ -45,7 +46,8 @@ class Ran:
 @pytest.fixture
 def cli(elsewhere, monkeypatch, capsys):
     """Run ``cheetah-xr ARGS`` in this process, in an empty folder, on a wide terminal."""
-    monkeypatch.setenv("COLUMNS", "250")
+    monkeypatch.setattr(console.out, "width", 250)
+    monkeypatch.setattr(console.errors, "width", 250)
     logger = logging.getLogger("cheetah_xr")
     before, level = list(logger.handlers), logger.level
 

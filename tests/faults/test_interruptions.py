@@ -28,7 +28,8 @@ from tests.helpers.rejection import rejected
 KILL = """
 import os, signal, sys
 import cheetah_xr as cx
-from cheetah_xr import run, store
+from cheetah_xr.sweep import runner as run
+from cheetah_xr.sweep.store import writer as store
 
 when, calls = sys.argv[2], []
 original, mark = store.write_block, store.mark

@@ -1,7 +1,7 @@
 """Public measurements as one labelled table, with every repair and exclusion a named rule, and the split for fits.
 
->>> from cheetah_xr import validation
->>> table = validation.published_table()
+>>> from cheetah_xr.calibration import measurements
+>>> table = measurements.published_table()
 >>> table.loc[table.id == "lmsys-96h100-decode", ["layout", "concurrency", "tokens_per_s_gpu"]].values.tolist()
 [['tp1-dp72-ep72', 18432, 2785.25]]
 """

@@ -155,8 +155,8 @@ def test_a_shipped_set_is_fitted_in_a_process_of_its_own(tmp_path: Path, monkeyp
 FOREVER = """
     import multiprocessing, sys
     from pathlib import Path
-    from cheetah_xr import validation
-    from cheetah_xr.calibration import published
+    from cheetah_xr.calibration import measurements as validation
+    from cheetah_xr.calibration import shipped_sets as published
     from cheetah_xr.calibration.pipeline import Effort
 
     def say(stage, done, total):
