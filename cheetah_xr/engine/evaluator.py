@@ -266,10 +266,9 @@ def canonical_json(value: Any) -> str:
 
 def as_dataset(engine: Engine, values: Mapping[str, Array]) -> xr.Dataset:
     """Wrap a whole grid's arrays with coordinates, units and attributes."""
-    ds = xr.Dataset(coords={k: (dims, v, attrs) for k, (dims, v, attrs) in engine.grid.coords.items()})
-    for name in engine.names:
-        ds[name] = (engine.dims_of(name), values[name], attributes(name))
-    return ds.assign_attrs(dataset_attributes(engine))
+    coords = engine.grid.coords
+    variables = {name: (engine.dims_of(name), values[name], attributes(name)) for name in engine.names}
+    return xr.Dataset({**coords, **variables}, attrs=dataset_attributes(engine)).set_coords(list(coords))
 
 
 def check_size(nbytes: float, max_bytes: Any, what: str) -> None:

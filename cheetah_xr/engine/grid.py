@@ -250,5 +250,5 @@ LONG_NAMES = {
 
 
 def _n_gpus(tp: Labelled, dp: Labelled) -> tuple[tuple[str, ...], Any, dict[str, str]]:
-    product = xr.DataArray(tp.values, dims=tp.dims) * xr.DataArray(dp.values, dims=dp.dims)
+    product = xr.Variable(tp.dims, tp.values) * xr.Variable(dp.dims, dp.values)
     return tuple(str(x) for x in product.dims), product.values, {"units": "1", "long_name": "GPUs of the instance"}

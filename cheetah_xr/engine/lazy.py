@@ -76,6 +76,8 @@ class Later(np.lib.mixins.NDArrayOperatorsMixin):
 
 def apply(function: Callable[..., Any], *operands: Value, dtype: Any = None) -> Value:
     """A function of values, at once or later: one that takes ``out``; a ufunc's number type follows from theirs."""
+    if dtype is None and all(not isinstance(x, Later) and getattr(x, "ndim", 0) == 0 for x in operands):
+        return np.asarray(function(*operands))  # one point: what follows would take four times as long
     if dtype is None:
         assert isinstance(function, np.ufunc)
         kinds = [type(x) if type(x) in (int, float) else np.asarray(x).dtype for x in map(_typed, operands)]
@@ -142,7 +144,9 @@ def _nan_where(flag: Array, out: Array) -> None:
 
 def is_nothing(value: Value) -> bool:
     """Whether adding a value changes no bit: it is 0 everywhere, and known to be."""
-    return not isinstance(value, Later) and not np.any(value)
+    if isinstance(value, Later):
+        return False
+    return not (np.any(value) if getattr(value, "ndim", 0) else value)
 
 
 def plus(a: Value, b: Value) -> Value:

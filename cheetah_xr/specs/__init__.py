@@ -2,7 +2,6 @@
 
 from ..errors import SpecError
 from .catalogue import (
-    AnyModel,
     catalogue_root,
     check_length,
     list_efficiencies,
@@ -11,17 +10,14 @@ from .catalogue import (
     list_posteriors,
     list_precisions,
     list_sweeps,
-    load_efficiency,
-    load_gpu,
-    load_model,
-    load_precision,
     posterior_path,
     sweep_path,
 )
 from .efficiency import COLLECTIVES, KERNELS, LAUNCHED, Efficiency
 from .gpu import COMPUTE_TYPES, Gpu
 from .layers import OWN_WIDTHS, RECURRENT, LayerGroup
-from .model import GROUP_NUMBERS, Model, ParameterCountModel
+from .loading import load_efficiency, load_gpu, load_model, load_precision
+from .model import GROUP_NUMBERS, AnyModel, Model, ParameterCountModel
 from .options import Options
 from .precision import GEMM_CLASSES, WEIGHT_CLASSES, Precision
 from .record import Frozen, Record, allowed_keys, explain, read_yaml, to_record

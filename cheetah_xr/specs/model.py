@@ -241,3 +241,6 @@ class ParameterCountModel(Record):
     def n_parameters_active(self) -> float:
         """All of them."""
         return self.n_parameters
+
+
+AnyModel = Model | ParameterCountModel

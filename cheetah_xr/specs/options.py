@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from ..errors import SpecError
-from .catalogue import load_model
+from .loading import load_model
 from .model import Model, ParameterCountModel
 from .record import Frozen
 

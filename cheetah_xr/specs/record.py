@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import cache
 from math import inf
 from pathlib import Path
 from types import UnionType
@@ -45,6 +46,7 @@ class Frozen(BaseModel):
         return self.model_copy(update=dict(numbers))
 
     @classmethod
+    @cache
     def numeric_fields(cls) -> tuple[str, ...]:
         """Fields that may be a sweep axis."""
         return tuple(n for n, f in cls.model_fields.items() if _is_number(f.annotation) and n not in cls.filled)
