@@ -6,10 +6,14 @@ import sys
 from dataclasses import dataclass
 
 import pytest
+from hypothesis import settings
 
 from cheetah_xr import cli as command_line
 from cheetah_xr.cli import console
 from cheetah_xr.sweep import runner as engine_run
+from tests.helpers.hypothesis_profiles import DEFAULT
+
+settings.load_profile(DEFAULT)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import shutil
 import time
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import cheetah_xr as cx
@@ -20,11 +20,9 @@ from cheetah_xr.sweep.runner import make_job
 from cheetah_xr.sweep.store.writer import state
 from tests.helpers.configs import CONFIGS
 from tests.helpers.fault_injection import SWEEP
+from tests.helpers.hypothesis_profiles import examples
 from tests.helpers.rejection import rejected
 
-FUZZ = settings(
-    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
 SMALL = {"title": "t", "question": "q?", "model": "llama-3.1-8b", "gpu": "h100-sxm", "batch": [1, 2], "seq_len": 1024}
 
 scalars = st.one_of(
@@ -85,19 +83,19 @@ def disturbed(draw, whole):
 # ---- readers
 
 
-@FUZZ
+@examples(150)
 @given(st.text(max_size=60))
 def test_any_text_as_yaml(text):
     outcome(lambda: parse_yaml(text, "file.yaml"))
 
 
-@FUZZ
+@examples(150)
 @given(st.lists(st.sampled_from([*"-:?[]{},&*!|>%@`'\"# \n\t", "a", "1", "!!", "<<", "---", "..."]), max_size=25))
 def test_any_punctuation_as_yaml(parts):
     outcome(lambda: parse_yaml("".join(parts), "file.yaml"))
 
 
-@FUZZ
+@examples(150)
 @given(disturbed([CONFIGS[name] for name in sorted(CONFIGS)]))
 def test_configs(config):
     found = outcome(lambda: cx.load_model(config))
@@ -115,7 +113,7 @@ RECORDS = {
 
 
 @pytest.mark.parametrize("kind", RECORDS)
-@FUZZ
+@examples(150)
 @given(data=st.data())
 def test_records(kind, data):
     load, whole = RECORDS[kind]
@@ -132,7 +130,7 @@ SWEEPS = [
 ]  # fmt: skip
 
 
-@settings(FUZZ, max_examples=60)
+@examples(60)
 @given(disturbed(SWEEPS))
 def test_sweep_files(tmp_path, data):
     path = tmp_path / "fuzz.yaml"
@@ -142,7 +140,7 @@ def test_sweep_files(tmp_path, data):
         assert job.place.folder.resolve().parent.name == "outputs"
 
 
-@FUZZ
+@examples(150)
 @given(
     st.text(max_size=40) | st.lists(st.sampled_from([">=", "<", "==", "a", "1", "e", "-", " ", "__", "("])).map("".join)
 )
@@ -229,7 +227,7 @@ METADATA = ["zarr.json", "step_time/zarr.json", "status/zarr.json", "completed/b
 
 
 @pytest.mark.filterwarnings("ignore")
-@settings(FUZZ, max_examples=80)
+@examples(80)
 @given(data=st.data())
 def test_metadata_of_stores(tmp_path, store, data):
     """Opening, checking and resuming a store somebody changed: a result, or one error; never a run over it."""

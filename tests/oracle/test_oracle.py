@@ -252,8 +252,9 @@ GRIDS |= {
 }
 
 
+@functools.cache
 def record_of(kind, name):
-    """A record by its name."""
+    """Return a record by its name; files are read once."""
     return INLINE[name] if name in INLINE else getattr(cx, f"load_{kind}")(name)
 
 

@@ -2,16 +2,13 @@
 
 import numpy as np
 import xarray as xr
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cheetah_xr.engine.validity import BOTTLENECKS
 from tests.helpers.agreement import PARTS, evaluated
 from tests.helpers.strategies import BYTES, RATES, UNCHUNKED, grids, options, records, workloads
 
-physics = settings(
-    max_examples=200, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], database=None
-)
 MEMORY = ("time_weights", "time_kv", "time_activations")
 RESOURCES = (["time_compute"], MEMORY, ["time_communication"], ["time_overhead"])
 
@@ -71,14 +68,12 @@ def assert_alike(a, b):
 # ---- the properties
 
 
-@physics
 @given(records(), workloads(), options())
 def test_no_step_beats_its_bytes_or_flops(record, workload, option):
     ds = evaluated(**record, **workload, options=option, dtype="float64")
     assert never_below(ds.step_time.values, roofline(ds, record["gpu"]))
 
 
-@physics
 @given(records(), workloads(), options(overlap_tp=0.0, overlap_ep=0.0))
 def test_without_overlap_communication_comes_on_top(record, workload, option):
     ds, gpu = evaluated(**record, **workload, options=option, dtype="float64"), record["gpu"]
@@ -88,20 +83,17 @@ def test_without_overlap_communication_comes_on_top(record, workload, option):
     assert never_below(ds.time_communication.values, wire.values)
 
 
-@physics
 @given(records(), workloads(), options())
 def test_time_never_falls_with_batch(record, workload, option):
     assert rising(evaluated(**record, **workload, options=option, dtype="float64"), "batch")
 
 
-@physics
 @given(records(models=UNCHUNKED), workloads(), options())
 def test_time_never_falls_with_length(record, workload, option):
     """Chunked attention is left out: it restarts when the length crosses a chunk."""
     assert rising(evaluated(**record, **workload, options=option, dtype="float64"), "seq_len")
 
 
-@physics
 @given(
     records(),
     workloads(),
@@ -115,7 +107,6 @@ def test_time_never_falls_with_bytes_per_element(record, workload, option, field
     assert rising(ds, field)
 
 
-@physics
 @given(
     records(),
     workloads(),
@@ -129,7 +120,6 @@ def test_time_never_falls_when_a_rate_does(record, workload, option, field, fact
     assert rising(ds, f"{field}_scale")
 
 
-@physics
 @given(grids(), st.randoms(use_true_random=False))
 def test_order_of_axes_does_not_matter(grid, rng):
     def shuffled(value):
@@ -142,7 +132,6 @@ def test_order_of_axes_does_not_matter(grid, rng):
     assert_alike(first, second.reindex_like(first))
 
 
-@physics
 @given(
     records(efficiencies=("ideal",)),
     workloads(),
@@ -162,7 +151,6 @@ def test_times_scale_with_all_rates(record, workload, option, factors):
         assert (error <= 1e-9 * step[0])[:, known].all()
 
 
-@physics
 @given(records(), workloads(), options(), st.sampled_from(["float32", "float64"]))
 def test_parts_sum_and_the_largest_is_the_bottleneck(record, workload, option, dtype):
     ds = evaluated(**record, **workload, options=option, dtype=dtype)
@@ -176,7 +164,6 @@ def test_parts_sum_and_the_largest_is_the_bottleneck(record, workload, option, d
     assert (named == ds.bottleneck.values)[known & ~close].all()
 
 
-@physics
 @given(grids(), st.randoms(use_true_random=False))
 def test_a_point_alone_is_the_point_in_a_grid(grid, rng):
     def one(value):

@@ -7,17 +7,17 @@ import math
 import numpy as np
 import pytest
 import xarray as xr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import cheetah_xr as cx
 from cheetah_xr import analysis
 from cheetah_xr.analysis import flag_labels, max_batch, mean_ttft, pareto, pareto_mask, regimes, ttft_distribution
 from tests.helpers.agreement import evaluated
+from tests.helpers.hypothesis_profiles import examples
 from tests.helpers.rejection import rejected
 
 frontier_module = importlib.import_module("cheetah_xr.analysis.pareto")
-loops = settings(max_examples=300, deadline=None, derandomize=True, database=None)
 
 OVER = ["precision", "tp", "dp", "batch"]
 METRICS = ("tps_per_user", "throughput_per_gpu")
@@ -57,7 +57,7 @@ few = st.sampled_from([0.0, 1.0, 2.0, 3.0, math.inf, -math.inf, math.nan])
 numbers = st.one_of(few, st.floats(-4, 4))
 
 
-@loops
+@examples(300)
 @given(st.lists(st.tuples(numbers, numbers), max_size=60), st.sampled_from([2, 5, 10_000]))
 def test_frontier_is_what_no_point_beats(points, sample):
     x, y = np.array(points, dtype=float).reshape(-1, 2).T
@@ -67,7 +67,7 @@ def test_frontier_is_what_no_point_beats(points, sample):
     assert np.flatnonzero(found).tolist() == frontier_by_loops(points)
 
 
-@settings(loops, max_examples=100)
+@examples(100)
 @given(st.data())
 def test_every_point_of_the_other_dims_has_its_own_frontier(data):
     sizes = {name: data.draw(st.integers(1, 3), label=name) for name in ("a", "b", "c", "d")}

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 import xarray as xr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
 import cheetah_xr as cx
 from cheetah_xr.analysis.intervals import FOLLOWS_TIME, N_MULTIPLES
+from tests.helpers.hypothesis_profiles import examples
 from tests.helpers.priors import draws_of_priors, write_csv
 
 S = {"units": "s", "long_name": "a time"}
@@ -64,7 +65,7 @@ def test_draws_and_errors_are_combined():
     assert float(found.step_time[2]) == pytest.approx(100 * np.exp(0.5 * t), rel=2e-2)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     values=st.lists(st.floats(1e-4, 10), min_size=1, max_size=12),
     scale=st.floats(0, 0.5),

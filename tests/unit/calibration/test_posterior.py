@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 import xarray as xr
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import cheetah_xr as cx
@@ -18,6 +18,7 @@ from cheetah_xr.calibration.parameters import FACTORS, KNOWN, NAMES, fields_of
 from cheetah_xr.calibration.sampling import diagnostics, sample
 from cheetah_xr.engine.posterior_axis import SCALES
 from cheetah_xr.specs import Efficiency
+from tests.helpers.hypothesis_profiles import examples
 from tests.helpers.priors import draws_of_priors, write_csv
 
 POINT = {"model": "deepseek-v3", "gpu": "h100-sxm", "precision": "fp8", "dp": 64, "ep": 64, "seq_len": 4096}
@@ -241,7 +242,7 @@ def test_a_draw_is_the_result_of_its_own_record(posterior):
             )
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(12)
 @given(
     draw=st.integers(0, 39),
     batch=st.sampled_from([1, 7, 64, 900]),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import xarray as xr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import cheetah_xr as cx
@@ -11,6 +11,7 @@ from cheetah_xr.calibration.parameters import KNOWN
 from cheetah_xr.engine.posterior_axis import SCALES
 from cheetah_xr.engine.validity import CODES
 from cheetah_xr.serving.result import LIMITS, VARIABLES
+from tests.helpers.hypothesis_profiles import examples
 from tests.helpers.rejection import rejected
 
 SETUP = {"model": "llama-3.1-8b", "gpu": "h100-sxm", "tp": 1, "efficiency": "kernels"}
@@ -175,7 +176,7 @@ def test_experts_exchange_unhidden_unless_told():
     assert float(cx.serve(**setup, options=cx.Options()).tpot) == float(plain.tpot)
 
 
-@settings(max_examples=12, deadline=None, derandomize=True, database=None)
+@examples(12)
 @given(
     st.sampled_from(["llama-3.1-8b", "mixtral-8x7b", "deepseek-v2-lite", "kimi-linear-48b-a3b"]),
     st.sampled_from([100, 3000, 20_000]),

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 import xarray as xr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import cheetah_xr as cx
 from cheetah_xr.engine.validity import CODES
 from cheetah_xr.serving.disaggregated import batches, interpolated
 from cheetah_xr.serving.result import LIMITS, VARIABLES
+from tests.helpers.hypothesis_profiles import examples
 from tests.helpers.rejection import rejected
 
 SETUP = {"model": "llama-3.1-8b", "gpu": "h100-sxm", "efficiency": "kernels"}
@@ -161,7 +162,7 @@ def test_an_unknown_nic_is_a_reason():
 # ---- balance and axes
 
 
-@settings(max_examples=12, deadline=None, derandomize=True, database=None)
+@examples(12)
 @given(
     st.sampled_from(["llama-3.1-8b", "mixtral-8x7b", "deepseek-v2-lite"]),
     st.sampled_from([200, 3000, 20_000]),
