@@ -145,7 +145,7 @@ def breakdown(
         Dim ``kernel`` (attn_proj, attn_core, dense_mlp, router, shared_experts, routed_experts, embedding, lm_head,
         collectives; small_ops when they are priced): ``time`` (s, a kernel on its own, not reduced by overlap),
         ``flops`` (FLOP) and ``bytes`` (B) by ``cause`` (weights, kv, activations, link, nic) of one GPU, all layers;
-        and ``step_time``, ``time_overhead`` of the whole pass and ``time_hidden``, what overlap saves.
+        and ``step_time``, ``time_overhead`` of the whole pass and ``time_overlapped``, what overlap saves.
 
     Raises
     ------

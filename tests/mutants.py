@@ -80,7 +80,12 @@ MUTANTS = [
         "no rotary part in the latent cache",
     ),
     ("costmodel/mlp.py", "rows = p.new * m.top_k / p.ep", "rows = p.new / p.ep", "one expert per token"),
-    ("costmodel/mlp.py", "resident=local * one", "resident=distinct * one", "only used experts are held"),
+    (
+        "costmodel/mlp.py",
+        "resident_weights=local * one",
+        "resident_weights=distinct * one",
+        "only used experts are held",
+    ),
     (
         "costmodel/forward_pass.py",
         "tokens = p.new if p.decode else 1",

@@ -19,7 +19,7 @@ from ..costmodel.formulas import collectives
 from ..costmodel.operations import OUTSIDE, WEIGHT_CLASS, Collective
 from ..costmodel.roofline import by_kernel, compute_class, is_zero
 from ..costmodel.totals import priced
-from ..engine.case import CAPTURED_TOKENS, Case
+from ..engine.case import MAX_CUDA_GRAPH_TOKENS, Case
 from ..engine.efficiency_by_layout import GROUPED, exchanged
 from ..engine.efficiency_by_precision import FOUR_BIT, RELATIVE
 from ..specs import LAUNCHED, Efficiency, Precision
@@ -261,7 +261,7 @@ class _Builder:
     def table(self, case: Case, decoding: Case, growth: Any = 1.0) -> PassTable:
         """The table of what was added for `case`, with so many times its tokens; requests are those of `decoding`."""
         n, work = self.n_rows, case.work
-        by_host = case.p.instance_tokens / case.p.dp * growth > CAPTURED_TOKENS
+        by_host = case.p.instance_tokens / case.p.dp * growth > MAX_CUDA_GRAPH_TOKENS
 
         def rows(entries: list[tuple[Any, ...]]) -> Array:
             return np.repeat(np.arange(n), len(entries))
@@ -290,8 +290,8 @@ class _Builder:
             messages=column(sent, 3),
             kind=column(sent, 4),
             layers=self.spread(work.n_layers),
-            prompt_layers=self.spread(work.n_prompt_layers * by_host),
-            passes=self.spread(work.n_passes),
+            prompt_layers=self.spread(work.n_eager_prefill_layers * by_host),
+            passes=self.spread(work.n_forward_passes),
             sequences=self.spread(decoding.scales["whole"]),
             requests=self.spread(decoding.batch),
         )
@@ -346,7 +346,7 @@ def _add(
         for op in layer.operations:
             if not is_zero(op.launches):
                 made.launches(case, op.kernel, op.launches * times)
-        for c in (*layer.exchange, *layer.rest):
+        for c in (*layer.expert_all_to_all, *layer.other_collectives):
             made.collective(case, replace(c, link=c.link * scale, nic=c.nic * scale), times)
 
 

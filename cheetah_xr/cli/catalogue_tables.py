@@ -7,8 +7,8 @@ from collections.abc import Callable
 from rich.table import Table
 
 from .. import specs
-from ..costmodel.kv_cache import cache_bytes, held
-from ..costmodel.operations import Pass
+from ..costmodel.kv_cache import cache_bytes, cache_footprints
+from ..costmodel.operations import ForwardPass
 from ..specs import AnyModel, ParameterCountModel, Precision
 
 KV_TOKENS = 8192
@@ -26,14 +26,16 @@ def _cell(value: float | None, factor: float = 1.0) -> str:
     return "-" if value is None else f"{value * factor:,.5g}"
 
 
-def _one_gpu(tokens: int) -> Pass:
-    return Pass(True, float(tokens), 0.0, 1.0, tokens - 1.0, 1.0, 1, 1, 1, 1)
+def _one_gpu(tokens: int) -> ForwardPass:
+    return ForwardPass(True, float(tokens), 0.0, 1.0, tokens - 1.0, 1.0, 1, 1, 1, 1)
 
 
 def kv_per_token(model: AnyModel, precision: Precision) -> float:
     """Bytes a sequence grows by with every token once its windows are full, one GPU."""
-    rows = held(model, precision, _one_gpu(1))
-    return float(sum(count * item.per_token / item.every for count, item in rows if item.most is None))
+    rows = cache_footprints(model, precision, _one_gpu(1))
+    return float(
+        sum(count * item.bytes_per_token / item.tokens_per_entry for count, item in rows if item.max_tokens is None)
+    )
 
 
 def kv_per_sequence(model: AnyModel, precision: Precision, tokens: int) -> float:

@@ -172,7 +172,7 @@ def _kernels(parts: xr.Dataset) -> Table:
         if float(one["time"]) > 0:
             moved = [f"{float(v) / 1e6:,.1f}" for v in one["bytes"].values]
             table.add_row(str(kernel), f"{float(one['time']) * 1e3:.3f}", f"{float(one['flops']) / 1e9:,.1f}", *moved)
-    hidden = float(parts["time_hidden"])
+    hidden = float(parts["time_overlapped"])
     if hidden > 1e-9:
         table.add_row("overlap hides", f"-{hidden * 1e3:.3f}")
     return table

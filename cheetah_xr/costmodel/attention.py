@@ -9,7 +9,7 @@ from .formulas import Num
 from .formulas import attention as terms
 from .formulas import elementwise as small_ops
 from .formulas.gemm import gemm_activations, gemm_flops
-from .operations import Architecture, Operation, Pass, Scale
+from .operations import Architecture, ForwardPass, Operation, Scale
 
 
 def small_op(
@@ -45,7 +45,9 @@ def widths(precision: Precision, options: Options) -> tuple[Num, Num]:
     return precision.attention_input_bytes * counted, precision.activation_bytes * counted
 
 
-def linear(name: str, precision: Precision, p: Pass, k: Num, n: Num, activations: Num, launches: int = 1) -> Operation:
+def linear(
+    name: str, precision: Precision, p: ForwardPass, k: Num, n: Num, activations: Num, launches: int = 1
+) -> Operation:
     """A projection of the new tokens with the attention class's bytes."""
     weights = k * n * precision.attention_weight_bytes
     return Operation(
@@ -54,13 +56,13 @@ def linear(name: str, precision: Precision, p: Pass, k: Num, n: Num, activations
         flops=gemm_flops(p.new, k, n),
         weights=weights,
         activations=activations,
-        resident=weights,
+        resident_weights=weights,
         launches=launches,
     )
 
 
 def projection(
-    name: str, precision: Precision, options: Options, p: Pass, k: Num, n: Num, launches: int = 1
+    name: str, precision: Precision, options: Options, p: ForwardPass, k: Num, n: Num, launches: int = 1
 ) -> Operation:
     """A projection that reads its own input."""
     b_in, b_act = widths(precision, options)
@@ -73,23 +75,23 @@ def limits(m: Architecture, group: LayerGroup) -> dict[str, Num]:
     return {"window": window, "chunk": group.chunk}
 
 
-def visible(m: Architecture, group: LayerGroup, options: Options, p: Pass) -> Num:
+def visible(m: Architecture, group: LayerGroup, options: Options, p: ForwardPass) -> Num:
     """(query, key) pairs of one sequence."""
     if not p.decode and not options.causal:
         return terms.uncausal_pairs(p.new, p.cached, **limits(m, group))
     return terms.visible_pairs(p.new, p.before, **limits(m, group))
 
 
-def tokens_read(m: Architecture, group: LayerGroup, p: Pass) -> Num:
+def tokens_read(m: Architecture, group: LayerGroup, p: ForwardPass) -> Num:
     """Cached tokens some new query attends to."""
     cached = p.seq_len if p.decode else p.cached
     if group.indexer != "none":
-        return terms.tokens_held(cached, window=p.new * m.index_top_k)
+        return terms.tokens_in_cache(cached, window=p.new * m.index_top_k)
     where = {"window": group.window, "chunk": group.chunk}
     return terms.cache_read_decode(cached, p.new, **where) if p.decode else terms.cache_read_prefill(cached, **where)
 
 
-def tokens_written(group: LayerGroup, p: Pass) -> Num:
+def tokens_written(group: LayerGroup, p: ForwardPass) -> Num:
     """New tokens that go to the cache: none where it is an earlier layer's."""
     return 0.0 if group.kv_shared else p.new
 
@@ -99,7 +101,7 @@ def value_width(m: Architecture) -> Num:
     return m.head_dim if m.v_head_dim is None else m.v_head_dim
 
 
-def gqa(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+def gqa(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass) -> list[Operation]:
     """Grouped-query attention between its norm and its residual."""
     b_in, b_act = widths(precision, options)
     d, heads, kv_heads, v_dim = m.hidden, m.n_heads / p.tp, terms.local_kv_heads(m.n_kv_heads, p.tp), value_width(m)
@@ -137,7 +139,7 @@ def gqa(m: Architecture, group: LayerGroup, precision: Precision, options: Optio
     ]
 
 
-def mla(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+def mla(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass) -> list[Operation]:
     """Multi-head latent attention between its norm and its residual."""
     d, heads, latent = m.hidden, m.n_heads / p.tp, m.kv_lora_rank
     q_width = heads * (m.qk_nope_head_dim + m.qk_rope_head_dim)
@@ -170,7 +172,7 @@ MlaCore = tuple[list[Operation], list[Operation]]
 """Up-projections, and the operations of the attention core."""
 
 
-def _mla_core(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> MlaCore:
+def _mla_core(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass) -> MlaCore:
     """The form the latent is used in.
 
     Sparse attention gathers latents per query, which only the absorbed form can read; a prefill no query of which sees
@@ -191,12 +193,12 @@ def _mla_core(m: Architecture, group: LayerGroup, precision: Precision, options:
     )
 
 
-def scaled(op: Operation, share: Num, prefix: str = "", resident: Num | None = None) -> Operation:
+def scaled(op: Operation, share: Num, prefix: str = "", resident_weights: Num | None = None) -> Operation:
     """An operation done in a share of the cases; what is held does not change."""
-    held = op.resident if resident is None else resident
+    held = op.resident_weights if resident_weights is None else resident_weights
     shared = ("flops", "weights", "kv", "activations", "launches")
     amounts: dict[str, Num] = {name: getattr(op, name) * share for name in shared}
-    return replace(op, name=prefix + op.name, **amounts, resident=held)
+    return replace(op, name=prefix + op.name, **amounts, resident_weights=held)
 
 
 def has_query_latent(m: Architecture) -> bool:
@@ -204,11 +206,11 @@ def has_query_latent(m: Architecture) -> bool:
     return not (isinstance(m.q_lora_rank, int) and m.q_lora_rank == 0)
 
 
-def _latent_traffic(m: Architecture, group: LayerGroup, precision: Precision, p: Pass) -> Num:
+def _latent_traffic(m: Architecture, group: LayerGroup, precision: Precision, p: ForwardPass) -> Num:
     return (tokens_read(m, group, p) + p.new) * (m.kv_lora_rank + m.qk_rope_head_dim) * precision.kv_bytes
 
 
-def _absorbed(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> MlaCore:
+def _absorbed(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass) -> MlaCore:
     """Up-projections applied to queries and outputs, the core works on the latent itself."""
     b_in, b_act = widths(precision, options)
     heads, latent = m.n_heads / p.tp, m.kv_lora_rank
@@ -218,7 +220,9 @@ def _absorbed(m: Architecture, group: LayerGroup, precision: Precision, options:
         weights = heads * k * n * precision.attention_weight_bytes
         activations = gemm_activations(rows, k, n, b_in, b_act)
         flops = gemm_flops(rows, k, n)
-        return Operation(name, "attn_proj", flops=flops, weights=weights, activations=activations, resident=weights)
+        return Operation(
+            name, "attn_proj", flops=flops, weights=weights, activations=activations, resident_weights=weights
+        )
 
     pairs, kv = heads * visible(m, group, options, p), _latent_traffic(m, group, precision, p)
     wide = latent + m.qk_rope_head_dim
@@ -236,7 +240,7 @@ def _absorbed(m: Architecture, group: LayerGroup, precision: Precision, options:
     )
 
 
-def _expanded(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> MlaCore:
+def _expanded(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass) -> MlaCore:
     """Prefill, and decode on request: keys and values are rebuilt from the latent for every token attended to."""
     b_in, b_act = widths(precision, options)
     heads, latent = m.n_heads / p.tp, m.kv_lora_rank
@@ -249,7 +253,7 @@ def _expanded(m: Architecture, group: LayerGroup, precision: Precision, options:
         flops=gemm_flops(rebuilt, latent, up_width),
         weights=weights,
         activations=gemm_activations(rebuilt, latent, up_width, b_in, b_act),
-        resident=weights,
+        resident_weights=weights,
     )
     pairs, kv = heads * visible(m, group, options, p), _latent_traffic(m, group, precision, p)
     moved = heads * (p.new + rebuilt) * b_act

@@ -14,18 +14,18 @@ from .formulas import elementwise as small_ops
 from .formulas.gemm import gemm_activations, gemm_flops
 from .kv_cache import parameter_count_bytes_per_token
 from .linear_attention import recurrent
-from .mlp import mlp_collectives, mlp_operations, moe_exchange
+from .mlp import expert_all_to_all, mlp_collectives, mlp_operations
 from .operations import (
     Architecture,
     Collective,
+    ForwardPass,
+    ForwardPassWork,
     LayerWork,
     Operation,
-    Pass,
-    PassWork,
+    module_tp_gathers,
     replicated,
     ring_gather,
     tp_all_reduce,
-    wide_gathers,
 )
 from .sparse_attention import compressed, indexer
 
@@ -36,7 +36,7 @@ MIXERS = {"gqa": gqa, "mla": mla, "compressed": compressed, **dict.fromkeys(RECU
 """Kind of attention -> its operations between norm and residual."""
 
 
-def model_work(model: AnyModel, precision: Precision, options: Options, p: Pass) -> PassWork:
+def model_work(model: AnyModel, precision: Precision, options: Options, p: ForwardPass) -> ForwardPassWork:
     """Work of one forward pass of one model on one GPU.
 
     Parameters
@@ -48,14 +48,14 @@ def model_work(model: AnyModel, precision: Precision, options: Options, p: Pass)
 
     Returns
     -------
-    PassWork
+    ForwardPassWork
         Layers first (`options.micro_batches` is not applied), then embedding and LM head.
     """
     if isinstance(model, ParameterCountModel):
-        return PassWork((parameter_count_layer(model, precision, p),), (), model.n_layers)
+        return ForwardPassWork((parameter_count_layer(model, precision, p),), (), model.n_layers)
     layers = tuple(layer_work(model.of(group), group, precision, options, p) for group in alike(model.groups))
     outside = (embedding(model, precision, p), lm_head(model, precision, options, p))
-    return PassWork(layers, outside, model.n_layers)
+    return ForwardPassWork(layers, outside, model.n_layers)
 
 
 def alike(groups: tuple[LayerGroup, ...]) -> list[LayerGroup]:
@@ -70,10 +70,10 @@ def alike(groups: tuple[LayerGroup, ...]) -> list[LayerGroup]:
     return list(found.values())
 
 
-def layer_work(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> LayerWork:
+def layer_work(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass) -> LayerWork:
     """Work of one layer of a group; `m` has the group's own widths."""
     operations: list[Operation] = []
-    rest: list[Collective] = []
+    other_collectives: list[Collective] = []
     alone = not (m.parallel_blocks and group.attention != "none" and group.mlp != "none")
     if group.attention != "none":
         body = [
@@ -82,13 +82,13 @@ def layer_work(m: Architecture, group: LayerGroup, precision: Precision, options
         ]
         operations += block("attn", body, m, precision, options, p, residual=alone)
         if alone:
-            rest.append(tp_all_reduce("attn_all_reduce", p, p.new * m.hidden * precision.activation_bytes))
+            other_collectives.append(tp_all_reduce("attn_all_reduce", p, p.new * m.hidden * precision.activation_bytes))
     if group.mlp != "none":
         body = mlp_operations(m, group, precision, options, p)
         operations += block("mlp", body, m, precision, options, p, norm=alone)
-    exchange = tuple(moe_exchange(m, precision, options, p)) if group.is_routed else ()
-    rest += mlp_collectives(m, group, precision, options, p)
-    return LayerWork(group.count, tuple(operations), exchange, tuple(rest), group.label)
+    expert_collectives = tuple(expert_all_to_all(m, precision, options, p)) if group.is_routed else ()
+    other_collectives += mlp_collectives(m, group, precision, options, p)
+    return LayerWork(group.count, tuple(operations), expert_collectives, tuple(other_collectives), group.label)
 
 
 def block(
@@ -97,7 +97,7 @@ def block(
     m: Architecture,
     precision: Precision,
     options: Options,
-    p: Pass,
+    p: ForwardPass,
     *,
     norm: bool = True,
     residual: bool = True,
@@ -125,19 +125,19 @@ def has_streams(m: Architecture) -> bool:
     return not (isinstance(m.residual_streams, int) and m.residual_streams == 1)
 
 
-def embedding(m: Architecture, precision: Precision, p: Pass) -> LayerWork:
+def embedding(m: Architecture, precision: Precision, p: ForwardPass) -> LayerWork:
     """Look-up of the new tokens; sharded by tp in memory, as is a vision tower."""
     width = precision.embedding_weight_bytes
     table = m.vocab * m.hidden * width / p.tp
     rows = p.new * m.hidden * width
-    operations = [Operation("embedding", "embedding", rows=rows, resident=table, launches=0, scale="whole")]
+    operations = [Operation("embedding", "embedding", rows=rows, resident_weights=table, launches=0, scale="whole")]
     if not (isinstance(m.vision_parameters, int) and m.vision_parameters == 0):
-        held = m.vision_parameters * width / p.tp
-        operations.append(Operation("vision_tower", "embedding", resident=held, launches=0, scale="whole"))
+        tower = m.vision_parameters * width / p.tp
+        operations.append(Operation("vision_tower", "embedding", resident_weights=tower, launches=0, scale="whole"))
     return LayerWork(1, tuple(operations), label="embedding", part="embedding")
 
 
-def lm_head(m: Architecture, precision: Precision, options: Options, p: Pass) -> LayerWork:
+def lm_head(m: Architecture, precision: Precision, options: Options, p: ForwardPass) -> LayerWork:
     """Logits of every new token in decode, of the last one in prefill, gathered over the head's ranks."""
     counted = options.activation_traffic == "gemm"
     moved_in, moved_out = precision.lm_head_input_bytes * counted, precision.activation_bytes * counted
@@ -151,20 +151,22 @@ def lm_head(m: Architecture, precision: Precision, options: Options, p: Pass) ->
         flops=gemm_flops(rows, m.hidden, columns),
         weights=weights,
         activations=gemm_activations(rows, m.hidden, columns, moved_in, moved_out),
-        resident=0.0 if m.tie_embeddings else weights,
+        resident_weights=0.0 if m.tie_embeddings else weights,
         launches=0,
         scale="whole",
     )
     logits = tokens * m.vocab * precision.activation_bytes
     g = collectives.members(width, p.domain)
-    rest: list[Collective] = [ring_gather("logits_gather", "all_gather", width, g, logits, scale="whole")]
+    other_collectives: list[Collective] = [ring_gather("logits_gather", "all_gather", width, g, logits, scale="whole")]
     if options.lm_head_tp is not None:
         b_in = precision.lm_head_input_bytes
-        rest += wide_gathers("lm_head", p, width, tokens, m.hidden, b_in, precision.activation_bytes, scale="whole")
-    return LayerWork(1, (operation,), rest=tuple(rest), label="lm_head", part="lm_head")
+        other_collectives += module_tp_gathers(
+            "lm_head", p, width, tokens, m.hidden, b_in, precision.activation_bytes, scale="whole"
+        )
+    return LayerWork(1, (operation,), other_collectives=tuple(other_collectives), label="lm_head", part="lm_head")
 
 
-def parameter_count_layer(m: ParameterCountModel, precision: Precision, p: Pass) -> LayerWork:
+def parameter_count_layer(m: ParameterCountModel, precision: Precision, p: ForwardPass) -> LayerWork:
     """Count a parameter-count model as one kernel: all weights, its cache and its all-reduces where they are known."""
     weights = m.n_parameters / p.tp * precision.dense_mlp_weight_bytes
     read = p.seq_len if p.decode else p.cached
@@ -174,14 +176,16 @@ def parameter_count_layer(m: ParameterCountModel, precision: Precision, p: Pass)
         flops=2 * p.new * m.n_parameters / p.tp,
         weights=weights,
         kv=(read + p.new) * parameter_count_bytes_per_token(m, precision, p),
-        resident=weights,
+        resident_weights=weights,
     )
     if m.hidden is None:
         return LayerWork(1, (kernel,), label="parameter-count")
     volume, times = p.new * m.hidden * precision.activation_bytes, 2.0 * m.n_layers
-    return LayerWork(1, (kernel,), rest=(tp_all_reduce("all_reduces", p, volume, times),), label="parameter-count")
+    return LayerWork(
+        1, (kernel,), other_collectives=(tp_all_reduce("all_reduces", p, volume, times),), label="parameter-count"
+    )
 
 
-def weight_bytes(work: PassWork) -> Num:
+def weight_bytes(work: ForwardPassWork) -> Num:
     """Bytes of weights one GPU holds."""
-    return sum(layer.count * operation.resident for layer in work.parts for operation in layer.operations)
+    return sum(layer.count * operation.resident_weights for layer in work.parts for operation in layer.operations)

@@ -11,7 +11,7 @@ from .attention import gate, projection, widths
 from .formulas import Num
 from .formulas import linear_attention as terms
 from .formulas.attention import local_kv_heads
-from .operations import Architecture, Operation, Pass
+from .operations import Architecture, ForwardPass, Operation
 
 SCALARS = {"deltanet": 2, "kda": 1, "mamba2": 1, "lightning": 0}
 """Projected numbers per value head: write strength and decay, write strength, step size."""
@@ -31,14 +31,14 @@ class Widths:
         return 2 * self.keys + self.values
 
 
-def local_widths(m: Architecture, group: LayerGroup, p: Pass) -> Widths:
+def local_widths(m: Architecture, group: LayerGroup, p: ForwardPass) -> Widths:
     """Heads are divided by tp; the groups of Mamba-2 are replicated once tp exceeds them."""
     key_heads = local_kv_heads(m.linear_key_heads, p.tp) if group.attention == "mamba2" else m.linear_key_heads / p.tp
     heads = m.linear_value_heads / p.tp
     return Widths(heads, key_heads * m.linear_key_dim, heads * m.linear_value_dim)
 
 
-def state_bytes(m: Architecture, group: LayerGroup, precision: Precision, p: Pass) -> Num:
+def state_bytes(m: Architecture, group: LayerGroup, precision: Precision, p: ForwardPass) -> Num:
     """Bytes one sequence keeps in one layer on one GPU, however long it is."""
     w = local_widths(m, group, p)
     state = terms.state_bytes(w.heads, m.linear_key_dim, m.linear_value_dim, precision.state_bytes)
@@ -52,7 +52,9 @@ def has_convolution(m: Architecture) -> bool:
     return not (isinstance(m.linear_conv, int) and m.linear_conv == 0)
 
 
-def recurrent(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+def recurrent(
+    m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass
+) -> list[Operation]:
     """A recurrent mixer between its norm and its residual."""
     d, w = m.hidden, local_widths(m, group, p)
     _, b_act = widths(precision, options)
@@ -81,7 +83,7 @@ def recurrent(m: Architecture, group: LayerGroup, precision: Precision, options:
     ]
 
 
-def _convolution(m: Architecture, w: Widths, precision: Precision, b_act: Num, p: Pass) -> list[Operation]:
+def _convolution(m: Architecture, w: Widths, precision: Precision, b_act: Num, p: ForwardPass) -> list[Operation]:
     weights = w.channels * m.linear_conv * precision.attention_weight_bytes
     flops = 2 * p.new * w.channels * m.linear_conv
     moved = 2 * p.new * w.channels * b_act
@@ -92,13 +94,13 @@ def _convolution(m: Architecture, w: Widths, precision: Precision, b_act: Num, p
             flops=flops,
             weights=weights,
             activations=moved,
-            resident=weights,
+            resident_weights=weights,
             launches=0,
         ),
     ]
 
 
-def _flops(m: Architecture, w: Widths, group: LayerGroup, p: Pass) -> Num:
+def _flops(m: Architecture, w: Widths, group: LayerGroup, p: ForwardPass) -> Num:
     """FLOPs of one token and value head."""
     delta = group.attention in terms.DELTA_RULE
     if p.decode:
@@ -108,6 +110,6 @@ def _flops(m: Architecture, w: Widths, group: LayerGroup, p: Pass) -> Num:
     return terms.chunk_flops(m.linear_key_dim, m.linear_value_dim, chunk, delta=delta, key_share=share)
 
 
-def _passes(p: Pass) -> Num:
+def _passes(p: ForwardPass) -> Num:
     """How often the state crosses the memory bus: read and written; only written by a prefill with nothing cached."""
     return 2.0 if p.decode else 1.0 + np.minimum(p.cached, 1.0)

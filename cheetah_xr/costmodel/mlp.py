@@ -12,34 +12,43 @@ from .formulas import Num, collectives
 from .formulas import elementwise as small_ops
 from .formulas import moe as experts
 from .formulas.gemm import gemm_activations, gemm_flops
-from .operations import Architecture, Collective, Operation, Pass, replicated, ring_gather, tp_all_reduce, wide_gathers
+from .operations import (
+    Architecture,
+    Collective,
+    ForwardPass,
+    Operation,
+    module_tp_gathers,
+    replicated,
+    ring_gather,
+    tp_all_reduce,
+)
 
 
 def mlp_operations(
-    m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass
+    m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass
 ) -> list[Operation]:
     """Operations of an MLP between its norm and its residual."""
     found: list[Operation] = []
     if group.mlp in ("dense", "moe+dense"):
-        width = _width(options.dense_tp, p)
+        width = _module_tp(options.dense_tp, p)
         found += _gated_mlp("", "dense_mlp", "dense_mlp", m, m.intermediate, width, precision, options, p)
     return [*found, *moe_operations(m, precision, options, p)] if group.is_routed else found
 
 
-def dense_collectives(m: Architecture, precision: Precision, options: Options, p: Pass) -> list[Collective]:
+def dense_collectives(m: Architecture, precision: Precision, options: Options, p: ForwardPass) -> list[Collective]:
     """The all-reduce after a dense MLP, and the gathers of a wider tensor-parallel degree."""
     b_act, width = precision.activation_bytes, options.dense_tp
     return [
         tp_all_reduce("mlp_all_reduce", p, p.new * m.hidden * b_act),
-        *_wide("dense_mlp", width, p, m, precision.dense_mlp_input_bytes, b_act),
+        *_module_tp_gathers("dense_mlp", width, p, m, precision.dense_mlp_input_bytes, b_act),
     ]
 
 
-def moe_operations(m: Architecture, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+def moe_operations(m: Architecture, precision: Precision, options: Options, p: ForwardPass) -> list[Operation]:
     """Operations of a mixture of experts: router, shared and routed experts."""
     shared: list[Operation] = []
     if has_shared(m):
-        width, name = _width(options.shared_tp, p), "shared_experts"
+        width, name = _module_tp(options.shared_tp, p), "shared_experts"
         one = replace(p, new=p.new * some_shared(m))
         shared = [
             replace(op, launches=op.launches * some_shared(m))
@@ -56,7 +65,7 @@ def moe_operations(m: Architecture, precision: Precision, options: Options, p: P
     ]
 
 
-def _shared_gate(m: Architecture, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+def _shared_gate(m: Architecture, precision: Precision, options: Options, p: ForwardPass) -> list[Operation]:
     """The gate of the shared experts: one more column of the router's GEMM."""
     if not m.shared_gate:
         return []
@@ -70,13 +79,13 @@ def _shared_gate(m: Architecture, precision: Precision, options: Options, p: Pas
             flops=flops,
             weights=weights,
             activations=written,
-            resident=weights,
+            resident_weights=weights,
             launches=0,
         )
     ]
 
 
-def _latent(m: Architecture, precision: Precision, options: Options, p: Pass) -> tuple[list[Operation], ...]:
+def _latent(m: Architecture, precision: Precision, options: Options, p: ForwardPass) -> tuple[list[Operation], ...]:
     """Projections to and from the width the experts read."""
     if m.expert_hidden is None:
         return [], []
@@ -102,12 +111,14 @@ def some_shared(m: Architecture) -> Num:
     return 1.0 * np.greater(m.shared_intermediate, 0)
 
 
-def _width(degree: Num | None, p: Pass) -> Num:
+def _module_tp(degree: Num | None, p: ForwardPass) -> Num:
     return p.tp if degree is None else degree
 
 
-def _wide(name: str, degree: Num | None, p: Pass, m: Architecture, b_in: Num, b_act: Num) -> list[Collective]:
-    return [] if degree is None else wide_gathers(name, p, degree, p.new, m.hidden, b_in, b_act)
+def _module_tp_gathers(
+    name: str, degree: Num | None, p: ForwardPass, m: Architecture, b_in: Num, b_act: Num
+) -> list[Collective]:
+    return [] if degree is None else module_tp_gathers(name, p, degree, p.new, m.hidden, b_in, b_act)
 
 
 def _gated_mlp(
@@ -119,7 +130,7 @@ def _gated_mlp(
     width: Num,
     precision: Precision,
     options: Options,
-    p: Pass,
+    p: ForwardPass,
 ) -> list[Operation]:
     """Gate, up, activation and down of an MLP split over `width` GPUs, for the tokens of width/tp attention ranks."""
     counted = options.activation_traffic == "gemm"
@@ -136,7 +147,7 @@ def _gated_mlp(
             flops=gemm_flops(rows, k, n),
             weights=weights,
             activations=activations,
-            resident=weights,
+            resident_weights=weights,
             launches=launches,
         )
 
@@ -150,7 +161,7 @@ def _gated_mlp(
     ]
 
 
-def _routed(m: Architecture, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+def _routed(m: Architecture, precision: Precision, options: Options, p: ForwardPass) -> list[Operation]:
     """Routed experts of one rank; amounts per sequence of the instance, since tokens come from all of it."""
     counted = options.activation_traffic == "gemm"
     b_in, b_act = precision.experts_input_bytes * counted, precision.activation_bytes * counted
@@ -173,7 +184,7 @@ def _routed(m: Architecture, precision: Precision, options: Options, p: Pass) ->
             flops=gemm_flops(rows, k, n),
             weights=distinct * one,
             activations=activations,
-            resident=local * one,
+            resident_weights=local * one,
             launches=launches,
             scale="instance",
         )
@@ -188,7 +199,7 @@ def _routed(m: Architecture, precision: Precision, options: Options, p: Pass) ->
     ]
 
 
-def moe_exchange(m: Architecture, precision: Precision, options: Options, p: Pass) -> list[Collective]:
+def expert_all_to_all(m: Architecture, precision: Precision, options: Options, p: ForwardPass) -> list[Collective]:
     """Dispatch and combine among expert-parallel ranks, and the gathers inside each expert's GPUs."""
     if options.expert_comm == "all_reduce":
         return []
@@ -209,7 +220,7 @@ def moe_exchange(m: Architecture, precision: Precision, options: Options, p: Pas
     return found
 
 
-def _expert_wire(m: Architecture, options: Options, p: Pass, g: Num, one_copy: Num) -> tuple[Num, Num]:
+def _expert_wire(m: Architecture, options: Options, p: ForwardPass, g: Num, one_copy: Num) -> tuple[Num, Num]:
     """(link, NIC) bytes per sequence of an exchange that would send `one_copy` bytes per copy of every token."""
     copies = options.dispatch_copies
     if copies == "auto":
@@ -226,7 +237,7 @@ def _expert_wire(m: Architecture, options: Options, p: Pass, g: Num, one_copy: N
 
 
 def mlp_collectives(
-    m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass
+    m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass
 ) -> list[Collective]:
     """Collectives of an MLP that are not part of the exchange among experts."""
     if not group.is_routed:
@@ -234,12 +245,14 @@ def mlp_collectives(
     beside = group.mlp == "moe+dense"
     found = moe_collectives(m, precision, options, p, beside=beside)
     if beside:
-        found += _wide("dense_mlp", options.dense_tp, p, m, precision.dense_mlp_input_bytes, precision.activation_bytes)
+        found += _module_tp_gathers(
+            "dense_mlp", options.dense_tp, p, m, precision.dense_mlp_input_bytes, precision.activation_bytes
+        )
     return found
 
 
 def moe_collectives(
-    m: Architecture, precision: Precision, options: Options, p: Pass, *, beside: bool
+    m: Architecture, precision: Precision, options: Options, p: ForwardPass, *, beside: bool
 ) -> list[Collective]:
     """Collectives of a mixture of experts; `beside` says that a dense MLP stands beside the routed experts."""
     b_in, b_act, d = precision.experts_input_bytes, precision.activation_bytes, expert_hidden(m)
@@ -262,5 +275,7 @@ def moe_collectives(
         found.append(tp_all_reduce("shared_all_reduce", p, whole, used))
     if has_shared(m):
         one = replace(p, new=p.new * some_shared(m))
-        found += _wide("shared_experts", options.shared_tp, one, m, precision.shared_experts_input_bytes, b_act)
+        found += _module_tp_gathers(
+            "shared_experts", options.shared_tp, one, m, precision.shared_experts_input_bytes, b_act
+        )
     return found

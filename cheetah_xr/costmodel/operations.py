@@ -47,7 +47,8 @@ class Operation:
     """One operation of one layer (or of the whole pass, outside the layers) on one GPU.
 
     `flops`, `rows`, `kv` and `activations` are per sequence of `scale`; `weights` is read once per micro-batch, however
-    many sequences; `rows` are weight bytes looked up per sequence (the embedding). `resident` is what the GPU holds.
+    many sequences; `rows` are weight bytes looked up per sequence (the embedding). `resident_weights` are the bytes of
+    its weights in the memory of one GPU.
     `launches` are the kernels started for it in one micro-batch, 0 where it is part of another operation's.
     """
 
@@ -58,7 +59,7 @@ class Operation:
     rows: Num = 0.0
     kv: Num = 0.0
     activations: Num = 0.0
-    resident: Num = 0.0
+    resident_weights: Num = 0.0
     launches: Num = 1
     scale: Scale = "rank"
     component: str = ""
@@ -95,15 +96,18 @@ class Collective:
 
 @dataclass(frozen=True, slots=True)
 class LayerWork:
-    """Work of one layer and how often it occurs; `exchange` overlaps by overlap_ep, `rest` by overlap_tp.
+    """Count the work of one layer, and how often the layer occurs.
+
+    The option `overlap_ep` overlaps `expert_all_to_all` (dispatch, combine, and the gathers of split experts) with
+    computation, `overlap_tp` the `other_collectives`.
 
     Memory holds `count` of it, a pass does it `count` * `repeats` times. `part` is what `include` calls it.
     """
 
     count: Num
     operations: tuple[Operation, ...]
-    exchange: tuple[Collective, ...] = ()
-    rest: tuple[Collective, ...] = ()
+    expert_all_to_all: tuple[Collective, ...] = ()
+    other_collectives: tuple[Collective, ...] = ()
     label: str = ""
     part: str = "layers"
     repeats: Num = 1
@@ -115,17 +119,18 @@ class LayerWork:
 
 
 @dataclass(frozen=True, slots=True)
-class PassWork:
+class ForwardPassWork:
     """Work of one forward pass and its drafts: layers by group, and what stands outside them.
 
-    `n_layers` and `n_passes` are those the CPU launches, `n_prompt_layers` those of the layers that work on prompts.
+    `n_layers` and `n_forward_passes` are those the CPU launches, `n_eager_prefill_layers` the layers launched without
+    CUDA graphs when the batch of a prefill is too large for them.
     """
 
     layers: tuple[LayerWork, ...]
     outside: tuple[LayerWork, ...]
     n_layers: Num
-    n_passes: Num = 1
-    n_prompt_layers: Num = 0
+    n_forward_passes: Num = 1
+    n_eager_prefill_layers: Num = 0
 
     @property
     def parts(self) -> tuple[LayerWork, ...]:
@@ -134,7 +139,7 @@ class PassWork:
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class ForwardPass:
     """One forward pass as the terms see it: phase, tokens per sequence, layout.
 
     `new` tokens per sequence are processed; `before` keys are seen by the first of them besides itself;
@@ -171,7 +176,7 @@ class Pass:
 def replicated(
     name: str,
     kernel: str,
-    p: Pass,
+    p: ForwardPass,
     k: Num,
     n: Num,
     precision: Precision,
@@ -189,13 +194,13 @@ def replicated(
         flops=gemm_flops(p.new, k, n),
         weights=weights,
         activations=gemm_activations(p.new, k, n, b_in, b_act),
-        resident=weights,
+        resident_weights=weights,
         launches=launches,
         component=component,
     )
 
 
-def tp_all_reduce(name: str, p: Pass, volume: Num, used: Num = 1.0) -> Collective:
+def tp_all_reduce(name: str, p: ForwardPass, volume: Num, used: Num = 1.0) -> Collective:
     """All-reduce over the tensor-parallel ranks of one attention rank."""
     g = collectives.members(p.tp, p.domain)
     link, nic = collectives.all_reduce(volume * used, p.tp, g)
@@ -208,8 +213,8 @@ def ring_gather(name: str, kind: str, n: Num, g: Num, volume: Num, **more: Any) 
     return Collective(name, kind, n, g, link, nic, **more)
 
 
-def wide_gathers(
-    name: str, p: Pass, width: Num, tokens: Num, hidden: Num, b_in: Num, b_act: Num, scale: Scale = "rank"
+def module_tp_gathers(
+    name: str, p: ForwardPass, width: Num, tokens: Num, hidden: Num, b_in: Num, b_act: Num, scale: Scale = "rank"
 ) -> list[Collective]:
     """Gather tokens of r = width/tp attention ranks for a wider tensor-parallel layer, and scatter its results."""
     r = width / p.tp

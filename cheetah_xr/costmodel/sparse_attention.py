@@ -7,10 +7,12 @@ from .attention import linear, projection, rope, softmax, widths
 from .formulas import Num
 from .formulas import attention as terms
 from .formulas.gemm import gemm_activations, gemm_flops
-from .operations import Architecture, Operation, Pass, replicated
+from .operations import Architecture, ForwardPass, Operation, replicated
 
 
-def indexer(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+def indexer(
+    m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass
+) -> list[Operation]:
     """Scores of every key in a small head, on every tensor-parallel rank (DeepSeek-V3.2 report, section 2)."""
     if group.indexer != "own":
         return []
@@ -34,7 +36,7 @@ def indexer(m: Architecture, group: LayerGroup, precision: Precision, options: O
 
 
 def _small(
-    name: str, n: Num, m: Architecture, precision: Precision, options: Options, p: Pass, launches: int = 1
+    name: str, n: Num, m: Architecture, precision: Precision, options: Options, p: ForwardPass, launches: int = 1
 ) -> Operation:
     """A projection that engines keep unquantised on every rank, like the router."""
     return replicated(name, "router", p, m.hidden, n, precision, options, "attn", launches)
@@ -45,7 +47,7 @@ def _query_width(m: Architecture, group: LayerGroup) -> Num:
 
 
 def _index_scores(
-    m: Architecture, precision: Precision, p: Pass, pairs: Num, moved: Num, new_keys: Num, b_act: Num
+    m: Architecture, precision: Precision, p: ForwardPass, pairs: Num, moved: Num, new_keys: Num, b_act: Num
 ) -> Operation:
     width = m.index_heads * m.index_dim
     read = p.new * width * b_act + (0.0 if p.decode else new_keys * m.index_dim * b_act)
@@ -53,7 +55,9 @@ def _index_scores(
     return Operation("index_scores", "indexer", flops=2 * width * pairs, kv=kv, activations=read)
 
 
-def compressed(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass) -> list[Operation]:
+def compressed(
+    m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass
+) -> list[Operation]:
     """Compressed attention between its norm and its residual."""
     d, heads, width = m.hidden, m.n_heads / p.tp, m.head_dim
     _, b_act = widths(precision, options)
@@ -92,7 +96,7 @@ def compressed(m: Architecture, group: LayerGroup, precision: Precision, options
     ]
 
 
-def _grouped_output(m: Architecture, precision: Precision, options: Options, p: Pass) -> Operation:
+def _grouped_output(m: Architecture, precision: Precision, options: Options, p: ForwardPass) -> Operation:
     """Every group of heads to its own latent."""
     rows, k, n = p.new * m.o_groups / p.tp, m.n_heads * m.head_dim / m.o_groups, m.o_lora_rank
     weights = m.o_groups / p.tp * k * n * precision.attention_weight_bytes
@@ -102,12 +106,12 @@ def _grouped_output(m: Architecture, precision: Precision, options: Options, p: 
         flops=gemm_flops(rows, k, n),
         weights=weights,
         activations=gemm_activations(rows, k, n, *widths(precision, options)),
-        resident=weights,
+        resident_weights=weights,
     )
 
 
 def _entry_indexer(
-    m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: Pass
+    m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass
 ) -> list[Operation]:
     """Scores of every entry, on index keys compressed like the entries themselves."""
     if group.indexer != "own":
@@ -124,19 +128,19 @@ def _entry_indexer(
     ]
 
 
-def _window_pairs(group: LayerGroup, options: Options, p: Pass) -> Num:
+def _window_pairs(group: LayerGroup, options: Options, p: ForwardPass) -> Num:
     if not p.decode and not options.causal:
         return terms.uncausal_pairs(p.new, p.cached, window=group.window)
     return terms.visible_pairs(p.new, p.before, window=group.window)
 
 
-def _window_read(group: LayerGroup, p: Pass) -> Num:
+def _window_read(group: LayerGroup, p: ForwardPass) -> Num:
     if p.decode:
         return terms.cache_read_decode(p.seq_len, p.new, window=group.window)
     return terms.cache_read_prefill(p.cached, window=group.window)
 
 
-def _entry_pairs(m: Architecture, group: LayerGroup, options: Options, p: Pass, *, chosen: bool) -> Num:
+def _entry_pairs(m: Architecture, group: LayerGroup, options: Options, p: ForwardPass, *, chosen: bool) -> Num:
     """(query, entry) pairs: all of them, or those attended to."""
     if group.compress is None:
         return 0.0
@@ -146,15 +150,15 @@ def _entry_pairs(m: Architecture, group: LayerGroup, options: Options, p: Pass, 
     return terms.entry_pairs(p.new, p.before, group.compress, most)
 
 
-def _entries_read(m: Architecture, group: LayerGroup, p: Pass) -> Num:
+def _entries_read(m: Architecture, group: LayerGroup, p: ForwardPass) -> Num:
     """Cached entries some new query attends to."""
     if group.compress is None:
         return 0.0
     entries = (p.seq_len if p.decode else p.cached) // group.compress
-    return entries if group.indexer == "none" else terms.tokens_held(entries, window=p.new * m.index_top_k)
+    return entries if group.indexer == "none" else terms.tokens_in_cache(entries, window=p.new * m.index_top_k)
 
 
-def new_entries(group: LayerGroup, p: Pass) -> Num:
+def new_entries(group: LayerGroup, p: ForwardPass) -> Num:
     """Entries completed by a pass; in decode the mean over steps."""
     if group.compress is None:
         return 0.0

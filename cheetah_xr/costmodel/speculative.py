@@ -8,20 +8,20 @@ from ..specs import AnyModel, Model, Options, ParameterCountModel, Precision
 from .formulas import Num
 from .forward_pass import embedding, layer_work, lm_head, model_work
 from .kv_cache import cache_bytes
-from .operations import LayerWork, Pass, PassWork, replicated
+from .operations import ForwardPass, ForwardPassWork, LayerWork, replicated
 
 
-def pass_work(model: AnyModel, precision: Precision, options: Options, p: Pass) -> PassWork:
+def forward_pass_work(model: AnyModel, precision: Precision, options: Options, p: ForwardPass) -> ForwardPassWork:
     """Work of one forward pass on one GPU, the drafts it verifies included.
 
     In decode `options.draft_tokens` passes of one new token per sequence come before it; in prefill one pass over the
     prompt fills the drafter's cache.
     """
     work = _with_drafts(model, precision, options, p)
-    return work if p.decode else replace(work, n_prompt_layers=work.n_layers)
+    return work if p.decode else replace(work, n_eager_prefill_layers=work.n_layers)
 
 
-def _with_drafts(model: AnyModel, precision: Precision, options: Options, p: Pass) -> PassWork:
+def _with_drafts(model: AnyModel, precision: Precision, options: Options, p: ForwardPass) -> ForwardPassWork:
     target = model_work(model, precision, options, p)
     drafts = _draft_work(model, precision, options, p)
     if drafts is None:
@@ -29,11 +29,11 @@ def _with_drafts(model: AnyModel, precision: Precision, options: Options, p: Pas
     times: Num = options.draft_tokens if p.decode else 1
     layers = tuple(_named(layer, times) for layer in drafts.layers)
     outside = tuple(_named(layer, times) for layer in drafts.outside)
-    return PassWork(
+    return ForwardPassWork(
         (*target.layers, *layers),
         (*target.outside, *outside),
         target.n_layers + times * drafts.n_layers,
-        target.n_passes + times * drafts.n_passes,
+        target.n_forward_passes + times * drafts.n_forward_passes,
     )
 
 
@@ -41,14 +41,14 @@ def _named(layer: LayerWork, times: Num) -> LayerWork:
     return replace(layer, label=f"draft {layer.label}", repeats=times)
 
 
-def draft_pass(options: Options, p: Pass) -> Pass:
+def draft_pass(options: Options, p: ForwardPass) -> ForwardPass:
     """One pass of the drafter: one new token per sequence in decode, the prompt in prefill."""
     if not p.decode:
         return p
     return replace(p, new=1.0, instance_tokens=p.instance_tokens / (1.0 + options.draft_tokens))
 
 
-def _draft_work(model: AnyModel, precision: Precision, options: Options, p: Pass) -> PassWork | None:
+def _draft_work(model: AnyModel, precision: Precision, options: Options, p: ForwardPass) -> ForwardPassWork | None:
     """One pass of the drafter; None where drafts are free."""
     one = draft_pass(options, p)
     if options.drafter == "free":
@@ -58,7 +58,7 @@ def _draft_work(model: AnyModel, precision: Precision, options: Options, p: Pass
     return module_work(model, precision, options, one)
 
 
-def module_work(model: AnyModel, precision: Precision, options: Options, p: Pass) -> PassWork | None:
+def module_work(model: AnyModel, precision: Precision, options: Options, p: ForwardPass) -> ForwardPassWork | None:
     """One pass of a multi-token-prediction module: its layers behind a projection of state and embedding."""
     if isinstance(model, ParameterCountModel) or not model.mtp:
         return None
@@ -66,15 +66,17 @@ def module_work(model: AnyModel, precision: Precision, options: Options, p: Pass
     layers = [layer_work(model.of(group), group, precision, options, p) for group in model.mtp]
     outside = (_shared(embedding(model, precision, p)), _shared(lm_head(model, precision, options, p)))
     n_layers = sum(group.count for group in model.mtp)
-    return PassWork((*layers, LayerWork(1, (projected,), label="projection")), outside if p.decode else (), n_layers)
+    return ForwardPassWork(
+        (*layers, LayerWork(1, (projected,), label="projection")), outside if p.decode else (), n_layers
+    )
 
 
 def _shared(layer: LayerWork) -> LayerWork:
     """Work on weights that are the target's: nothing more is held."""
-    return replace(layer, operations=tuple(replace(operation, resident=0.0) for operation in layer.operations))
+    return replace(layer, operations=tuple(replace(operation, resident_weights=0.0) for operation in layer.operations))
 
 
-def sequence_bytes(model: AnyModel, precision: Precision, options: Options, p: Pass) -> Num:
+def sequence_bytes(model: AnyModel, precision: Precision, options: Options, p: ForwardPass) -> Num:
     """Bytes one sequence keeps on one GPU, in the model and in its drafter."""
     own = cache_bytes(model, precision, p)
     if isinstance(options.drafter, (Model, ParameterCountModel)):

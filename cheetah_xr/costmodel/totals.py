@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..specs import AnyModel, Options, Precision
 from .formulas import Num, capacity
 from .forward_pass import weight_bytes
-from .operations import LayerWork, Pass, PassWork
+from .operations import ForwardPass, ForwardPassWork, LayerWork
 from .roofline import Rates, add, compute_class, is_zero
 from .speculative import sequence_bytes
 
@@ -21,7 +21,7 @@ WORK_FIELDS = {
 WIRE_FIELDS = {"bytes_link": "link", "bytes_nic": "nic"}
 
 
-def priced(work: PassWork, options: Options) -> Iterator[tuple[LayerWork, Num]]:
+def priced(work: ForwardPassWork, options: Options) -> Iterator[tuple[LayerWork, Num]]:
     """Layers that `include` keeps, and how many times the work of each is done."""
     if "layers" in options.include:
         for layer in work.layers:
@@ -31,7 +31,7 @@ def priced(work: PassWork, options: Options) -> Iterator[tuple[LayerWork, Num]]:
             yield layer, layer.times
 
 
-def work_total(name: str, work: PassWork, options: Options, scales: Mapping[str, Num]) -> Num:
+def work_total(name: str, work: ForwardPassWork, options: Options, scales: Mapping[str, Num]) -> Num:
     """One of flops, bytes_weights, bytes_kv, bytes_activations: of one GPU in one pass."""
     total: Num = 0.0
     for layer, times in priced(work, options):
@@ -46,16 +46,16 @@ def work_total(name: str, work: PassWork, options: Options, scales: Mapping[str,
     return total
 
 
-def wire_total(name: str, work: PassWork, options: Options, scales: Mapping[str, Num]) -> Num:
+def wire_total(name: str, work: ForwardPassWork, options: Options, scales: Mapping[str, Num]) -> Num:
     """bytes_link or bytes_nic: sent by one GPU in one pass."""
     total: Num = 0.0
     for layer, times in priced(work, options):
-        for c in (*layer.exchange, *layer.rest):
+        for c in (*layer.expert_all_to_all, *layer.other_collectives):
             total = total + times * getattr(c, WIRE_FIELDS[name]) * scales[c.scale]
     return total
 
 
-def peak_compute_time(work: PassWork, options: Options, scales: Mapping[str, Num], rates: Rates) -> Num:
+def peak_compute_time(work: ForwardPassWork, options: Options, scales: Mapping[str, Num], rates: Rates) -> Num:
     """Seconds the FLOPs take at the peak of each compute type: mfu is this over step_time."""
     total: Num = 0.0
     for layer, times in priced(work, options):
@@ -77,7 +77,7 @@ class Capacity:
 
 
 def memory(
-    model: AnyModel, precision: Precision, options: Options, p: Pass, work: PassWork, device_memory: Num
+    model: AnyModel, precision: Precision, options: Options, p: ForwardPass, work: ForwardPassWork, device_memory: Num
 ) -> Capacity:
     """What one GPU holds and how many sequences fit beside it."""
     weights, per_sequence = weight_bytes(work), sequence_bytes(model, precision, options, p)

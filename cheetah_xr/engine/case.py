@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..costmodel.formulas import Num, capacity
-from ..costmodel.operations import OUTSIDE, Collective, Pass, PassWork
+from ..costmodel.formulas import Num
+from ..costmodel.formulas.capacity import shortfall
+from ..costmodel.operations import OUTSIDE, Collective, ForwardPass, ForwardPassWork
 from ..costmodel.roofline import (
     CollectiveSeconds,
     KernelSeconds,
@@ -20,7 +21,7 @@ from ..costmodel.roofline import (
     kernel_seconds,
     launch_seconds,
 )
-from ..costmodel.speculative import pass_work
+from ..costmodel.speculative import forward_pass_work
 from ..costmodel.totals import (
     WIRE_FIELDS,
     WORK_FIELDS,
@@ -40,8 +41,8 @@ from .validity import Condition, condition, hardware_conditions, layout_conditio
 
 Inputs = Mapping[str, Any]
 
-CAPTURED_TOKENS = 512
-"""Most tokens of one attention rank whose passes replay captured graphs (vLLM, ``max_cudagraph_capture_size``)."""
+MAX_CUDA_GRAPH_TOKENS = 512
+"""Most tokens of one attention rank whose forward passes replay CUDA graphs (vLLM, ``max_cudagraph_capture_size``)."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,9 @@ class Case:
     precision: Precision
     efficiency: Efficiency
     options: Options
-    p: Pass
+    p: ForwardPass
     batch: Num
-    work: PassWork
+    work: ForwardPassWork
     rates: Rates
     scales: Mapping[str, Num]
     capacity: Capacity
@@ -69,23 +70,23 @@ def make_case(grid: Grid, inputs: Inputs, model: AnyModel, phase: str) -> Case:
     precision = _record(grid, inputs, PRECISION)
     efficiency = _record(grid, inputs, EFFICIENCY)
     batch, rates = inputs[BATCH], _rates(inputs)
-    p = _pass(inputs, options, phase == "decode", batch)
-    work = pass_work(model, precision, options, p)
-    held = memory(model, precision, options, p, work, inputs["gpu.memory_bytes"])
+    p = _forward_pass(inputs, options, phase == "decode", batch)
+    work = forward_pass_work(model, precision, options, p)
+    capacity = memory(model, precision, options, p, work, inputs["gpu.memory_bytes"])
     requested = np.ceil(batch / p.dp)
     conditions = [
         *layout_conditions(model, options, p, batch),
         *hardware_conditions(work, options.include, _no_peak(inputs, work), _no_link(inputs), _unknown(inputs, "nic")),
-        *_memory_conditions(options, requested, held),
+        *_memory_conditions(options, requested, capacity),
     ]
     if options.on_infeasible == "clip":
-        fits = np.minimum(batch, p.dp * held.sequences)
-        batch = np.where(held.sequences < 1, batch, fits)  # what cannot run at all keeps the batch it was asked for
+        fits = np.minimum(batch, p.dp * capacity.sequences)
+        batch = np.where(capacity.sequences < 1, batch, fits)  # what cannot run at all keeps the batch it was asked for
         p = replace(p, instance_tokens=apply(np.multiply, batch / options.micro_batches, p.new))
-        work = pass_work(model, precision, options, p)
+        work = forward_pass_work(model, precision, options, p)
     scales = _scales(options, p, batch)
     return Case(
-        model, precision, efficiency, options, p, batch, work, rates, scales, held, requested, tuple(conditions)
+        model, precision, efficiency, options, p, batch, work, rates, scales, capacity, requested, tuple(conditions)
     )
 
 
@@ -99,11 +100,11 @@ def _record(grid: Grid, inputs: Inputs, name: str) -> Any:
     return grid.records[name][0].with_numbers(_taken(inputs, name))
 
 
-def _pass(inputs: Inputs, options: Options, decode: bool, batch: Num) -> Pass:
+def _forward_pass(inputs: Inputs, options: Options, decode: bool, batch: Num) -> ForwardPass:
     seq_len, cached = inputs[SEQ_LEN], 1.0 * options.cached_tokens
     new = 1.0 + options.draft_tokens if decode else seq_len
     domain = inputs["gpu.link_domain"]
-    return Pass(
+    return ForwardPass(
         decode=decode,
         seq_len=seq_len,
         cached=cached,
@@ -117,7 +118,7 @@ def _pass(inputs: Inputs, options: Options, decode: bool, batch: Num) -> Pass:
     )
 
 
-def _scales(options: Options, p: Pass, batch: Num) -> dict[str, Num]:
+def _scales(options: Options, p: ForwardPass, batch: Num) -> dict[str, Num]:
     """Sequences each amount of the ledger is per; see :data:`cheetah_xr.costmodel.operations.Scale`."""
     m = options.micro_batches
     return {"rank": np.ceil(batch / (p.dp * m)), "instance": batch / m, "whole": np.ceil(batch / p.dp)}
@@ -147,7 +148,7 @@ def _no_link(inputs: Inputs) -> Num:
     return _unknown(inputs, "link") | np.isnan(inputs["gpu.link_domain"])
 
 
-def _no_peak(inputs: Inputs, work: PassWork) -> Num:
+def _no_peak(inputs: Inputs, work: ForwardPassWork) -> Num:
     """Where the precision multiplies in a type the accelerator has no peak for.
 
     That does not depend on lengths: a number of the inputs that happens to be zero is no absence, alone as on an axis.
@@ -162,14 +163,14 @@ def _no_peak(inputs: Inputs, work: PassWork) -> Num:
     return missing
 
 
-def _memory_conditions(options: Options, requested: Num, held: Capacity) -> list[Condition]:
+def _memory_conditions(options: Options, requested: Num, capacity: Capacity) -> list[Condition]:
     roots = "model gpu precision phase tp dp ep seq_len batch"
     if options.on_infeasible == "mask":
-        return [condition("infeasible_memory", roots, requested > held.sequences)]
+        return [condition("infeasible_memory", roots, requested > capacity.sequences)]
     if options.on_infeasible == "clip":
         return [
-            condition("infeasible_memory", roots, held.sequences < 1),
-            condition("clipped", roots, requested > held.sequences),
+            condition("infeasible_memory", roots, capacity.sequences < 1),
+            condition("clipped", roots, requested > capacity.sequences),
         ]
     return []
 
@@ -179,13 +180,13 @@ class StageSeconds:
     """Seconds of one kind of layer, or of embedding or LM head."""
 
     kernels: tuple[KernelSeconds, ...]
-    exchange: tuple[CollectiveSeconds, ...]
-    rest: tuple[CollectiveSeconds, ...]
-    overlap_rest: Num
+    expert_all_to_all: tuple[CollectiveSeconds, ...]
+    other_collectives: tuple[CollectiveSeconds, ...]
+    overlap_other: Num
 
 
 @dataclass(frozen=True)
-class PassSeconds:
+class ForwardPassSeconds:
     """Seconds of a pass before they are combined, each on the axes it depends on."""
 
     stages: tuple[StageSeconds, ...]
@@ -194,7 +195,7 @@ class PassSeconds:
     granularity: str
 
 
-def pass_seconds(case: Case) -> PassSeconds:
+def forward_pass_seconds(case: Case) -> ForwardPassSeconds:
     """Divide the work of a case by its rates."""
     options, efficiency, rates = case.options, case.efficiency, case.rates
 
@@ -204,53 +205,53 @@ def pass_seconds(case: Case) -> PassSeconds:
     stages = tuple(
         StageSeconds(
             tuple(kernel_seconds(layer, rates, efficiency, times)),
-            seconds(layer.exchange, times),
-            seconds(layer.rest, times),
+            seconds(layer.expert_all_to_all, times),
+            seconds(layer.other_collectives, times),
             0.0 if layer.part in OUTSIDE else options.overlap_tp,
         )
         for layer, times in priced(case.work, options)
     )
     layers = case.work.n_layers if "layers" in options.include else 0
-    per_pass = layers * efficiency.tau_layer + case.work.n_passes * efficiency.tau_global
+    per_pass = layers * efficiency.tau_layer + case.work.n_forward_passes * efficiency.tau_global
     launched = sum(launch_seconds(layer, efficiency, times) for layer, times in priced(case.work, options))
     overhead = (
         per_pass,
         launched,
-        prompt_seconds(case),
+        eager_prefill_seconds(case),
         efficiency.tau_batch * case.batch,
         efficiency.tau_sequence * case.scales["whole"],
     )
-    return PassSeconds(stages, overhead, options.overlap_ep, options.granularity)
+    return ForwardPassSeconds(stages, overhead, options.overlap_ep, options.granularity)
 
 
-def prompt_seconds(case: Case) -> Num:
-    """Seconds the host adds to layers that work on prompts: nothing for what :data:`CAPTURED_TOKENS` hold."""
-    layers = case.work.n_prompt_layers if "layers" in case.options.include else 0
+def eager_prefill_seconds(case: Case) -> Num:
+    """Return seconds of CPU launch overhead in layers of an eager prefill: none up to :data:`MAX_CUDA_GRAPH_TOKENS`."""
+    layers = case.work.n_eager_prefill_layers if "layers" in case.options.include else 0
     cost = layers * case.efficiency.tau_layer_prefill
     if is_zero(cost):
         return 0.0
-    launched = apply(np.greater, apply(np.divide, case.p.instance_tokens, case.p.dp), CAPTURED_TOKENS)
+    launched = apply(np.greater, apply(np.divide, case.p.instance_tokens, case.p.dp), MAX_CUDA_GRAPH_TOKENS)
     return apply(np.multiply, launched, cost)
 
 
-def in_series(seconds: PassSeconds, combiner: Combiner) -> Series:
+def in_series(seconds: ForwardPassSeconds, combiner: Combiner) -> Series:
     """The whole pass: overheads, layers without overlap, layers in which something hides behind something else."""
     whole = Series()
     for overhead in seconds.overhead:
         whole.constant("overhead", overhead)
     for stage in seconds.stages:
-        overlapped = not is_zero(stage.overlap_rest)
+        overlapped = not is_zero(stage.overlap_other)
         if not overlapped:
-            whole.collectives(stage.rest)
-        if not (stage.exchange or overlapped):
+            whole.collectives(stage.other_collectives)
+        if not (stage.expert_all_to_all or overlapped):
             combiner.kernels(whole, stage.kernels, seconds.granularity)
             continue
         inner = Series()
         combiner.kernels(inner, stage.kernels, seconds.granularity)
-        if stage.exchange:
-            inner = combiner.mix(inner, stage.exchange, seconds.overlap_ep)
+        if stage.expert_all_to_all:
+            inner = combiner.mix(inner, stage.expert_all_to_all, seconds.overlap_ep)
         if overlapped:
-            inner = combiner.mix(inner, stage.rest, stage.overlap_rest)
+            inner = combiner.mix(inner, stage.other_collectives, stage.overlap_other)
         whole.mixes += inner.mixes
     return whole
 
@@ -270,7 +271,7 @@ def time_values(case: Case, names: Sequence[str], dtype: np.dtype[Any]) -> dict[
     parts = any(n.startswith("time_") for n in names)
     attribute: Attribute = "parts" if parts else "bottleneck" if "bottleneck" in names else ""
     combiner = Combiner(case.scales, dtype, attribute)
-    found = combiner.total(in_series(pass_seconds(case), combiner))
+    found = combiner.total(in_series(forward_pass_seconds(case), combiner))
     values = {"step_time": found["time"]} | {f"time_{part}": found.get(part, np.zeros((), dtype)) for part in PARTS}
     if "bottleneck" in names:
         values["bottleneck"] = bottleneck(found)
@@ -279,11 +280,11 @@ def time_values(case: Case, names: Sequence[str], dtype: np.dtype[Any]) -> dict[
 
 def work_values(case: Case, names: Sequence[str]) -> dict[str, Any]:
     """Work and capacity variables on their natural axes, not masked."""
-    held = case.capacity
+    capacity = case.capacity
     values: dict[str, Any] = {
-        "weight_bytes": held.weights,
-        "kv_bytes_per_sequence": held.per_sequence,
-        "max_batch": case.p.dp * held.sequences,
+        "weight_bytes": capacity.weights,
+        "kv_bytes_per_sequence": capacity.per_sequence,
+        "max_batch": case.p.dp * capacity.sequences,
     }
     for name in names:
         if name in WORK_FIELDS:
@@ -293,5 +294,5 @@ def work_values(case: Case, names: Sequence[str]) -> dict[str, Any]:
         elif name == "peak_compute_time":
             values[name] = peak_compute_time(case.work, case.options, case.scales, case.rates)
         elif name == "memory_shortfall":
-            values[name] = capacity.shortfall(held.budget, held.weights, case.requested, held.per_sequence)
+            values[name] = shortfall(capacity.budget, capacity.weights, case.requested, capacity.per_sequence)
     return values

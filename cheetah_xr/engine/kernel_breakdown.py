@@ -14,7 +14,7 @@ from ..costmodel.roofline import by_kernel, is_zero
 from ..costmodel.totals import priced
 from ..specs import KERNELS, Model
 from .axes import Axes
-from .case import Case, pass_seconds
+from .case import Case, forward_pass_seconds
 from .dims import CAUSE, KERNEL
 from .evaluator import Engine, as_dataset, case_of, check_size, prepare
 from .grid import Grid
@@ -56,7 +56,7 @@ def breakdown_of(axes: Axes, max_bytes: float) -> xr.Dataset:
     moved = {"units": "B", "long_name": "bytes one GPU moves in one pass"}
     ds["bytes"] = ((KERNEL, CAUSE, *dims), columns[:, 2:], moved)
     hidden = ds["time"].sum(KERNEL, skipna=False) + ds["time_overhead"] - ds["step_time"]
-    ds["time_hidden"] = hidden.assign_attrs(units="s", long_name="time saved by overlap")
+    ds["time_overlapped"] = hidden.assign_attrs(units="s", long_name="time saved by overlap")
     return ds
 
 
@@ -90,7 +90,7 @@ def _placed(engine: Engine, dims: tuple[str, ...], value: Any) -> Any:
 
 def _times(case: Case) -> dict[tuple[str, str], Num]:
     """Seconds of every kernel: its share of its component's bound when components are the granularity."""
-    seconds = pass_seconds(case)
+    seconds = forward_pass_seconds(case)
     found: dict[tuple[str, str], Num] = {}
 
     def put(kernel: str, value: Num) -> None:
@@ -106,7 +106,7 @@ def _times(case: Case) -> dict[tuple[str, str], Num]:
             bound = np.greater_equal(sum(compute), sum(memory))
             for k, m, c in zip(group, memory, compute, strict=True):
                 put(k.kernel, np.where(bound, c, m))
-        for sent in (*stage.exchange, *stage.rest):
+        for sent in (*stage.expert_all_to_all, *stage.other_collectives):
             put("collectives", case.scales[sent.scale] * sent.sent + sent.latency)
     return found
 
@@ -126,7 +126,7 @@ def _work(case: Case) -> dict[tuple[str, str], Num]:
             put(kernel, "weights", work.weights * times + work.rows * n)
             put(kernel, "kv", work.kv * n)
             put(kernel, "activations", work.activations * n)
-        for c in (*layer.exchange, *layer.rest):
+        for c in (*layer.expert_all_to_all, *layer.other_collectives):
             put("collectives", "link", c.link * case.scales[c.scale] * times)
             put("collectives", "nic", c.nic * case.scales[c.scale] * times)
     return found

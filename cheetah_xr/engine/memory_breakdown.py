@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..costmodel.kv_cache import Held, held
-from ..costmodel.operations import Pass
+from ..costmodel.kv_cache import CacheFootprint, cache_footprints
+from ..costmodel.operations import ForwardPass
 from ..specs import AnyModel, Model, Options, ParameterCountModel, Precision, SpecError
 from .arguments import axes_of
 from .axes import Axes
@@ -137,7 +137,7 @@ def _weights(case: Case) -> list[Item]:
             what = WEIGHTS.get(op.kernel, op.kernel)
             what = MEANT.get(op.name, what)
             name = f"drafter: {what}" if layer.label.startswith("draft ") else what
-            found[name] = found.get(name, 0.0) + float(layer.count * op.resident)
+            found[name] = found.get(name, 0.0) + float(layer.count * op.resident_weights)
     total = sum(found.values())
     return [
         *(Item("weights", name, 0, size, f"{size / total:.1%} of the weights") for name, size in found.items() if size),
@@ -148,7 +148,7 @@ def _weights(case: Case) -> list[Item]:
 def _caches(case: Case) -> list[Item]:
     tokens = float(case.p.context)
     found = [
-        Item("sequence", what, int(count), float(count * item.total(tokens)), rule(item, count))
+        Item("sequence", what, int(count), float(count * item.bytes_at(tokens)), rule(item, count))
         for what, count, item in sequence_items(case)
     ]
     total = float(case.capacity.per_sequence)
@@ -159,7 +159,7 @@ def _caches(case: Case) -> list[Item]:
     ]
 
 
-def sequence_items(case: Case) -> Iterator[tuple[str, int, Held]]:
+def sequence_items(case: Case) -> Iterator[tuple[str, int, CacheFootprint]]:
     """What one sequence keeps, equal kinds of layers together: name, layers, rule."""
     yield from merged(case.model, case.precision, case.p)
     drafter = case.options.drafter
@@ -173,25 +173,25 @@ def sequence_items(case: Case) -> Iterator[tuple[str, int, Held]]:
         yield f"drafter: {what}", count, item
 
 
-def merged(model: AnyModel, precision: Precision, p: Pass) -> Iterator[tuple[str, int, Held]]:
+def merged(model: AnyModel, precision: Precision, p: ForwardPass) -> Iterator[tuple[str, int, CacheFootprint]]:
     """Layers that keep the same are one row, whatever their MLPs."""
-    rows: dict[Held, int] = {}
-    for count, item in held(model, precision, p):
-        key = replace(item, fixed=float(item.fixed), per_token=float(item.per_token))
+    rows: dict[CacheFootprint, int] = {}
+    for count, item in cache_footprints(model, precision, p):
+        key = replace(item, fixed_bytes=float(item.fixed_bytes), bytes_per_token=float(item.bytes_per_token))
         rows[key] = rows.get(key, 0) + int(count)
     for item, count in rows.items():
-        if item.fixed or item.per_token:
+        if item.fixed_bytes or item.bytes_per_token:
             yield item.what, count, item
 
 
-def rule(item: Held, layers: float) -> str:
+def rule(item: CacheFootprint, layers: float) -> str:
     """How an item grows, in words."""
-    if item.fixed:
-        return f"{size(float(layers * item.fixed))} whatever the length"
-    words = f"{size(float(layers * item.per_token))} per token"
-    if item.every != 1.0:
-        words = f"{size(float(layers * item.per_token))} for every {int(item.every):,} tokens"
-    return words if item.most is None else f"{words}, for the last {int(item.most):,} tokens at most"
+    if item.fixed_bytes:
+        return f"{size(float(layers * item.fixed_bytes))} whatever the length"
+    words = f"{size(float(layers * item.bytes_per_token))} per token"
+    if item.tokens_per_entry != 1.0:
+        words = f"{size(float(layers * item.bytes_per_token))} for every {int(item.tokens_per_entry):,} tokens"
+    return words if item.max_tokens is None else f"{words}, for the last {int(item.max_tokens):,} tokens at most"
 
 
 def size(n: float) -> str:

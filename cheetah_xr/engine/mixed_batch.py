@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ..costmodel.formulas import Num
 from ..costmodel.formulas.serving import tokens_in_mixed_pass
-from ..costmodel.operations import Collective, LayerWork, Operation, PassWork
+from ..costmodel.operations import Collective, ForwardPassWork, LayerWork, Operation
 from ..costmodel.roofline import is_zero
-from ..costmodel.speculative import pass_work
+from ..costmodel.speculative import forward_pass_work
 from .axes import Axes, Labelled
 from .case import Case
 from .dims import BATCH, SEQ_LEN
@@ -77,7 +77,7 @@ def mixed_case(prefill: Case, decode: Case) -> Case:
     m = prefill.options.micro_batches
     tokens = decode.batch * decode.p.new
     p = replace(prefill.p, instance_tokens=(prefill.batch * prefill.p.new + tokens) / m)
-    work = pass_work(prefill.model, prefill.precision, prefill.options, p)
+    work = forward_pass_work(prefill.model, prefill.precision, prefill.options, p)
     every = dict.fromkeys(prefill.scales, tokens_in_mixed_pass(tokens, prefill.batch, prefill.p.new))
     head = dict.fromkeys(prefill.scales, 1 + decode.scales["whole"] * decode.p.new / prefill.scales["whole"])
     beside = {scale: decode.scales[scale] / prefill.scales[scale] for scale in prefill.scales}
@@ -86,12 +86,12 @@ def mixed_case(prefill: Case, decode: Case) -> Case:
         layer if _is_draft(layer) else _linear(layer, head if layer.part == "lm_head" else every)
         for layer in work.outside
     ]
-    mixed = PassWork(
+    mixed = ForwardPassWork(
         (*layers, *_own(decode.work.layers, beside)),
         (*outside, *_own(decode.work.outside, beside)),
         work.n_layers + decode.work.n_layers - prefill.model.n_layers,
-        work.n_passes + decode.work.n_passes - 1,
-        work.n_prompt_layers,
+        work.n_forward_passes + decode.work.n_forward_passes - 1,
+        work.n_eager_prefill_layers,
     )
     costs = prefill.efficiency
     per_request = {
@@ -109,7 +109,10 @@ def _linear(layer: LayerWork, factors: Factors) -> LayerWork:
     """A layer with more tokens, all but its attention core."""
     operations = tuple(op if op.kernel in CORE else _more(op, factors) for op in layer.operations)
     return replace(
-        layer, operations=operations, exchange=_sent(layer.exchange, factors), rest=_sent(layer.rest, factors)
+        layer,
+        operations=operations,
+        expert_all_to_all=_sent(layer.expert_all_to_all, factors),
+        other_collectives=_sent(layer.other_collectives, factors),
     )
 
 
@@ -119,9 +122,13 @@ def _own(layers: Sequence[LayerWork], factors: Factors) -> Iterator[LayerWork]:
         draft = _is_draft(layer)
         kept = [op if draft else _core(op) if op.kernel in CORE else _cache_only(op) for op in layer.operations]
         operations = tuple(_more(op, factors, "kv") for op in kept if op is not None)
-        exchange, rest = (_sent(layer.exchange, factors), _sent(layer.rest, factors)) if draft else ((), ())
-        if operations or exchange or rest:
-            yield replace(layer, operations=operations, exchange=exchange, rest=rest)
+        expert_all_to_all, other_collectives = (
+            (_sent(layer.expert_all_to_all, factors), _sent(layer.other_collectives, factors)) if draft else ((), ())
+        )
+        if operations or expert_all_to_all or other_collectives:
+            yield replace(
+                layer, operations=operations, expert_all_to_all=expert_all_to_all, other_collectives=other_collectives
+            )
 
 
 def _core(op: Operation) -> Operation:

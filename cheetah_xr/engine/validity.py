@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..costmodel.formulas import Num
-from ..costmodel.operations import Architecture, Collective, Pass, PassWork
+from ..costmodel.operations import Architecture, Collective, ForwardPass, ForwardPassWork
 from ..specs import RECURRENT, AnyModel, LayerGroup, Model, Options, ParameterCountModel
 from .lazy import Value, apply, larger
 
@@ -20,7 +20,7 @@ CODES = {
     "tp_heads": 2,
     "tp_kv_heads": 3,
     "tp_width": 4,
-    "wide_tp": 5,
+    "module_tp": 5,
     "ep_layout": 6,
     "ep_dense": 7,
     "etp_width": 8,
@@ -40,7 +40,7 @@ REASONS = {
     "tp_heads": "tp does not divide the query heads, or the heads of a recurrent mixer",
     "tp_kv_heads": "neither of tp and the KV heads (groups of Mamba-2) divides the other",
     "tp_width": "the tensor-parallel degree does not divide the MLP or shared-expert width, or the output groups",
-    "wide_tp": "dense_tp, shared_tp or lm_head_tp is not a multiple of tp, or does not divide the GPUs",
+    "module_tp": "dense_tp, shared_tp or lm_head_tp is not a multiple of tp, or does not divide the GPUs",
     "ep_layout": "ep does not divide the GPUs, or not the expert slots",
     "ep_dense": "ep is above 1 on a dense model",
     "etp_width": "the GPUs of one expert do not divide the expert width",
@@ -82,12 +82,12 @@ def condition(name: str, roots: str, where: Num) -> Condition:
     return Condition(CODES[name], frozenset(roots.split()) | {"options"}, where)
 
 
-def layout_conditions(model: AnyModel, options: Options, p: Pass, batch: Num) -> list[Condition]:
+def layout_conditions(model: AnyModel, options: Options, p: ForwardPass, batch: Num) -> list[Condition]:
     """Conditions on workload and layout: those under which not even the work is defined."""
     found = [
         condition("workload_below_one", "batch", batch < 1),
         condition("workload_below_one", "seq_len", p.seq_len < 1),
-        condition("wide_tp", "tp dp", _wide_tp_wrong(options, p)),
+        condition("module_tp", "tp dp", _module_tp_wrong(options, p)),
         condition("ep_layout", "tp dp ep", p.n_gpus % p.ep != 0),
     ]
     if not model.is_moe:
@@ -103,7 +103,7 @@ def layout_conditions(model: AnyModel, options: Options, p: Pass, batch: Num) ->
     return found
 
 
-def _model_conditions(model: AnyModel, options: Options, p: Pass) -> list[Condition]:
+def _model_conditions(model: AnyModel, options: Options, p: ForwardPass) -> list[Condition]:
     """What a model, or a draft model, asks of lengths and degrees."""
     found = []
     if model.max_seq_len is not None:
@@ -115,7 +115,7 @@ def _model_conditions(model: AnyModel, options: Options, p: Pass) -> list[Condit
     return [*found, *_expert_conditions(model, options, p)] if model.is_moe else found
 
 
-def _group_conditions(m: Architecture, group: LayerGroup, options: Options, p: Pass) -> list[Condition]:
+def _group_conditions(m: Architecture, group: LayerGroup, options: Options, p: ForwardPass) -> list[Condition]:
     """What the layers of one group ask of the tensor-parallel degrees."""
     found = []
     if group.attention in RECURRENT:
@@ -136,11 +136,11 @@ def _group_conditions(m: Architecture, group: LayerGroup, options: Options, p: P
     return found
 
 
-def _kv_heads(kv_heads: Num, p: Pass) -> Condition:
+def _kv_heads(kv_heads: Num, p: ForwardPass) -> Condition:
     return condition("tp_kv_heads", "model tp", (kv_heads % p.tp != 0) & (p.tp % kv_heads != 0))
 
 
-def _expert_conditions(m: Architecture, options: Options, p: Pass) -> list[Condition]:
+def _expert_conditions(m: Architecture, options: Options, p: ForwardPass) -> list[Condition]:
     """What routed and shared experts ask of the layout."""
     slots = m.n_experts + options.redundant_experts
     found = [
@@ -154,11 +154,11 @@ def _expert_conditions(m: Architecture, options: Options, p: Pass) -> list[Condi
     return found
 
 
-def _degree(degree: Num | None, p: Pass) -> Num:
+def _degree(degree: Num | None, p: ForwardPass) -> Num:
     return p.tp if degree is None else degree
 
 
-def _wide_tp_wrong(options: Options, p: Pass) -> Num:
+def _module_tp_wrong(options: Options, p: ForwardPass) -> Num:
     wrong: Num = False
     for degree in (options.dense_tp, options.shared_tp, options.lm_head_tp):
         if degree is not None:
@@ -167,13 +167,15 @@ def _wide_tp_wrong(options: Options, p: Pass) -> Num:
 
 
 def hardware_conditions(
-    work: PassWork, parts: tuple[str, ...], no_peak: Num, no_link: Num, no_nic: Num
+    work: ForwardPassWork, parts: tuple[str, ...], no_peak: Num, no_link: Num, no_nic: Num
 ) -> list[Condition]:
     """Conditions on what is known of the accelerator; only collectives in priced `parts` need a link or a NIC."""
     needed: list[tuple[Num, Collective]] = []
     for layer in work.parts:
         if layer.part in parts:
-            needed += [(layer.repeats, collective) for collective in (*layer.exchange, *layer.rest)]
+            needed += [
+                (layer.repeats, collective) for collective in (*layer.expert_all_to_all, *layer.other_collectives)
+            ]
     link: Num = False
     nic: Num = False
     for repeats, collective in needed:

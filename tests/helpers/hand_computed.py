@@ -83,6 +83,6 @@ def held(model, seq_len, **where):
     return evaluated(model, seq_len=seq_len, **where)["kv_bytes_per_sequence"].item()
 
 
-def resident(model, tp=1, **where):
+def resident_weights(model, tp=1, **where):
     """Weights of one GPU beside its share of embedding and LM head, of 10 * 100 each."""
     return evaluated(model, tp=tp, **where)["weight_bytes"].item() - 2000 / tp

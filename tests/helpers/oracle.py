@@ -46,7 +46,7 @@ INVALID = (  # the lowest applicable one wins
     "tp_heads",
     "tp_kv_heads",
     "tp_width",
-    "wide_tp",
+    "module_tp",
     "ep_layout",
     "ep_dense",
     "etp_width",
@@ -1537,7 +1537,7 @@ def layout_problems(case, batch):
         yield "workload_below_one"
     for wide in (case.dense_tp, case.shared_tp, case.lm_head_tp):
         if not divides(case.tp, wide) or not divides(wide, case.n):
-            yield "wide_tp"
+            yield "module_tp"
     if not divides(case.ep, case.n):
         yield "ep_layout"
     if case.ep > 1 and not has_moe(case.model):

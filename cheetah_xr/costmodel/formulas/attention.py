@@ -87,7 +87,7 @@ def cache_read_prefill(cached: Num, *, window: Num | None = None, chunk: Num | N
     return cached
 
 
-def tokens_held(tokens: Num, *, window: Num | None = None, chunk: Num | None = None) -> Num:
+def tokens_in_cache(tokens: Num, *, window: Num | None = None, chunk: Num | None = None) -> Num:
     """Tokens whose cache one sequence keeps: never more than the window or chunk, never more than there are."""
     limit = window if window is not None else chunk
     return tokens if limit is None else np.minimum(tokens, limit)

@@ -267,7 +267,7 @@ def test_a_breakdown_has_draws(posterior):
     ds = cx.breakdown(**where, efficiency=posterior)
     one = cx.breakdown(**where, efficiency=record_of(posterior, 5))
     assert set(ds.time.dims) == {"kernel", "draw", "batch"}
-    for name in ("time", "step_time", "time_hidden", "bytes"):
+    for name in ("time", "step_time", "time_overlapped", "bytes"):
         xr.testing.assert_allclose(
             ds[name].isel(draw=5).reset_coords(drop=True), one[name].reset_coords(drop=True), rtol=1e-12
         )

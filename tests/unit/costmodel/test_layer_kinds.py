@@ -11,7 +11,7 @@ from tests.helpers.hand_computed import (
     held,
     kernels,
     layers,
-    resident,
+    resident_weights,
 )
 
 # ---- grouped-query attention
@@ -31,9 +31,9 @@ def test_narrow_values_and_an_output_gate():
         "attn_core": (2 * 14 * 4 * 10 * 3, 0, 4 * 28 * 3, 12 * (56 + 28)),
     }
     assert held(model, 100) == 2800
-    assert resident(model) == 1080
+    assert resident_weights(model) == 1080
     # over 4 GPUs: one query head each and a whole KV head: 8 + 8 + 6 + 6 = 28, 280 + 60 weights, 14 per cached token
-    assert resident(model, tp=4) == 340
+    assert resident_weights(model, tp=4) == 340
     assert held(model, 100, tp=4) == 1400
 
 
@@ -87,7 +87,7 @@ def test_indexer_of_grouped_queries():
     assert drafted["indexer"] == (30 * 303, 0, 103 * 50, 3 * 15)
     assert drafted["attn_core"] == (2 * 16 * 4 * 21, 0, (21 + 3) * 32, 3 * 64)
     assert held(model, 100) == 100 * (32 + 50)
-    assert resident(model) == 1160
+    assert resident_weights(model) == 1160
 
 
 def test_shared_choice_of_an_indexer():
@@ -121,7 +121,7 @@ def test_indexer_of_latent_attention():
     }
     assert held(model, 100) == 100 * (8 + 50)
     # split over 2: the first steps and the indexer are replicated, 50 + 80 + 75 + 50 + 30, the rest is halved
-    assert resident(model, tp=2) == 285 + (100 + 144 + 120) / 2
+    assert resident_weights(model, tp=2) == 285 + (100 + 144 + 120) / 2
 
 
 def test_output_gate_of_latent_attention():
@@ -199,7 +199,7 @@ def test_entries_that_an_indexer_chooses():
     }
     assert held(model, 100) == (6 + 25) * 8 + 25 * 50
     # on two ranks: 50 + 80 + 75 + 550 replicated, 160 + 96 + 60 halved
-    assert resident(model, tp=2) == 755 + 316 / 2
+    assert resident_weights(model, tp=2) == 755 + 316 / 2
 
 
 def test_residual_streams_are_mixed_before_every_block():
@@ -209,8 +209,8 @@ def test_residual_streams_are_mixed_before_every_block():
     assert kernels(both, "prefill", 4)["router"] == (2 * 4 * 320, 320, 0, 4 * 56)
     one = layers(("gqa", "none", {}), **GQA, residual_streams=2)
     assert kernels(one, "decode", 100)["router"] == (2 * 160, 160, 0, 28)
-    assert resident(both) == 960 + 360 + 320
-    assert resident(both, tp=2) == (960 + 360) / 2 + 320
+    assert resident_weights(both) == 960 + 360 + 320
+    assert resident_weights(both, tp=2) == (960 + 360) / 2 + 320
     # matrix, 8 offsets and 3 scales per block; 2*2*10 + 2 + 1 that join the streams at the end; 4 norms of 10
     plain = layers(("gqa", "dense", {}), ("gqa", "none", {}), **GQA, intermediate=12)
     mixed = layers(("gqa", "dense", {}), ("gqa", "none", {}), **GQA, intermediate=12, residual_streams=2)
@@ -239,7 +239,7 @@ def test_deltanet():
     # three tokens of a draft: the state is read and written once
     assert kernels(model, "decode", 100, draft_tokens=2)["attn_core"] == (3 * 4 * 105, 0, 2 * 6096, 3 * 52)
     assert held(model, 100) == held(model, 9) == 6096
-    assert resident(model) == 928
+    assert resident_weights(model) == 928
     assert held(model, 100, tp=2) == 3048
 
 
@@ -257,7 +257,7 @@ def test_mamba2():
     }
     assert held(model, 100) == 6096
     # 4 ranks: a group of its own copy each (3 wide), one head (5): 10 -> 6 + 5 + 5 + 1: 170; output 50; 11 channels
-    assert resident(model, tp=4) == 170 + 50 + 44
+    assert resident_weights(model, tp=4) == 170 + 50 + 44
     assert held(model, 100, tp=4) == 1500 + 33
 
 
@@ -275,9 +275,9 @@ def test_kda():
     }
     assert held(model, 100) == 6096
     # two ranks: 10 -> 2 and 10 -> 3 are replicated
-    assert resident(model, tp=2) == 50 + (360 + 40 + 18 + 200 + 128) / 2
+    assert resident_weights(model, tp=2) == 50 + (360 + 40 + 18 + 200 + 128) / 2
     # a full gate is in the one GEMM: 10 -> 56
-    assert resident(layers(("kda", "none", {}), **STATE)) == 560 + 48 + 200 + 128
+    assert resident_weights(layers(("kda", "none", {}), **STATE)) == 560 + 48 + 200 + 128
 
 
 def test_lightning():
@@ -315,10 +315,10 @@ def test_latent_experts_beside_a_dense_mlp():
         "shared_experts": (8 * 220, 220, 0, 4 * 62),
         "routed_experts": (2 * 8 * 90, 5.46875 * 90, 0, 8 * 28),
     }
-    assert resident(model) == 360 + 90 + 220 + 8 * 90
+    assert resident_weights(model) == 360 + 90 + 220 + 8 * 90
     assert held(model, 100) == 0
     # two ranks, an expert on one of them: router 90 and latent projections 100 are replicated
-    assert resident(model, tp=2, ep=2) == 90 + 100 + (360 + 120 + 8 * 90) / 2
+    assert resident_weights(model, tp=2, ep=2) == 90 + 100 + (360 + 120 + 8 * 90) / 2
 
 
 def test_collectives_of_layers():
@@ -393,7 +393,7 @@ def test_cache_of_a_hybrid_has_fixed_capped_and_growing_parts():
 
 def test_vision_tower_takes_memory_only():
     plain, seeing = (layers(("gqa", "none", {}), **GQA, vision_parameters=n) for n in (0, 600))
-    assert resident(seeing) == resident(plain) + 600
-    assert resident(seeing, tp=2) == resident(plain, tp=2) + 300
+    assert resident_weights(seeing) == resident_weights(plain) + 600
+    assert resident_weights(seeing, tp=2) == resident_weights(plain, tp=2) + 300
     assert kernels(seeing, "decode", 100) == kernels(plain, "decode", 100)
     assert seeing.n_parameters == plain.n_parameters

@@ -15,7 +15,7 @@ from tests.helpers.hand_computed import (
     held,
     kernels,
     layers,
-    resident,
+    resident_weights,
 )
 
 # ---- drafting
@@ -55,8 +55,8 @@ def test_prediction_module():
     assert found["dense_mlp"] == (2 * 8 * 360 + 2 * 4 * 200, 2 * 360 + 200, 0, 8 * 56 + 4 * 30)
     assert found["embedding"] == (0, 40, 0, 0)
     assert found["lm_head"] == (2 * 1000, 1000, 0, 110)
-    assert resident(TARGET, drafter="mtp") == 2 * 1320 + 200
-    assert resident(TARGET, draft_tokens=2) == 1320
+    assert resident_weights(TARGET, drafter="mtp") == 2 * 1320 + 200
+    assert resident_weights(TARGET, draft_tokens=2) == 1320
     assert held(TARGET, 100, drafter="mtp") == 2 * 3200
     # layer, projection, norms: two of the layer, three of the module
     assert TARGET.n_parameters_mtp == 1320 + 200 + 5 * 10
@@ -65,7 +65,7 @@ def test_prediction_module():
 def test_drafter_without_drafts_takes_memory_only():
     idle, free = (kernels(TARGET, "decode", 100, drafter=d, include=ALL) for d in ("mtp", "free"))
     assert idle == free
-    assert resident(TARGET, drafter=DRAFT) == 1320 + 834
+    assert resident_weights(TARGET, drafter=DRAFT) == 1320 + 834
 
 
 def test_draft_model():
@@ -86,7 +86,7 @@ def test_draft_model():
     assert total(found, 0) == (8 * 1320 + 128 * 10 + 2 * 1000) + (8 * 234 + 24 * 10 + 2 * 300)
     assert total(found, 1) == (1320 + 40 + 1000) + (234 + 24 + 300)
     assert total(found, 2) == 4 * 32 + 4 * 12
-    assert resident(TARGET, drafter=DRAFT) == 1320 + 234 + 600
+    assert resident_weights(TARGET, drafter=DRAFT) == 1320 + 234 + 600
     assert held(TARGET, 100, drafter=DRAFT) == 3200 + 1200
 
 
@@ -97,7 +97,7 @@ def test_parameter_count_draft_model():
     assert found["dense_mlp"] == (2 * 3 * 360 + 2 * 2 * 500, 360 + 2 * 500, 2 * 101 * 12, 3 * 56)
     found = kernels(TARGET, "prefill", 4, drafter=count_model, draft_tokens=2)
     assert found["dense_mlp"] == (2 * 4 * 360 + 2 * 4 * 500, 360 + 500, 4 * 12, 4 * 56)
-    assert resident(TARGET, drafter=count_model) == 1320 + 500
+    assert resident_weights(TARGET, drafter=count_model) == 1320 + 500
     assert held(TARGET, 100, drafter=count_model) == 3200 + 1200
 
 
