@@ -317,7 +317,7 @@ def figures(
     from ..figures import catalogue
 
     if show:
-        out.print("\n".join(catalogue.chosen(names or [])), highlight=False)
+        out.print("\n".join(catalogue.select(names or [])), highlight=False)
         return
     from ..figures import render as drawing
 

@@ -1,1 +1,1 @@
-"""Figures and tables of the three seeds and beyond: one module each, with ``data()`` and ``draw()``."""
+"""Draw figures and tables of the source texts and further comparisons: one module each, with ``data`` and ``draw``."""

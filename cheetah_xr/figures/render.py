@@ -1,4 +1,4 @@
-"""Make figures and tables: data, picture, numbers on disk, gallery."""
+"""Make figures and tables: data, drawing, numbers on disk, gallery."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import xarray as xr
 
 from .._version import __version__ as version
 from ..specs import SpecError, load_gpu, load_model
-from .catalogue import FIGURES, TABLES, chosen, names
+from .catalogue import FIGURES, TABLES, by_source, names, select
 from .shared.common import caption
 from .shared.style import RC
 
@@ -37,28 +37,28 @@ class Made:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A figure that cannot be redrawn for what is asked, and why."""
+    """A figure that cannot be redrawn for the requested model or accelerator, and why."""
 
     name: str
     reason: str
 
 
 def figure_module(name: str) -> Any:
-    """The module of a figure or table."""
+    """Import the module of a figure or table."""
     return importlib.import_module(f"{__package__}.{(FIGURES | TABLES)[name]}")
 
 
-def data_of(name: str, **asked: str | None) -> xr.Dataset:
-    """Data of a figure, for another model or accelerator where the figure takes one.
+def data_of(name: str, **requested: str | None) -> xr.Dataset:
+    """Return the data of a figure, for another model or accelerator where it takes one.
 
     Raises
     ------
     SpecError
-        When the figure cannot be redrawn for what is asked.
+        When the figure cannot be redrawn for the request.
     """
     make: Callable[..., xr.Dataset] = figure_module(name).data
     takes = inspect.signature(make).parameters
-    given = {key: value for key, value in asked.items() if value is not None}
+    given = {key: value for key, value in requested.items() if value is not None}
     fixed = [key for key in given if key not in takes]
     if fixed:
         raise SpecError(f"figures: {name} is not redrawn for another {' or '.join(fixed)}; leave --{fixed[0]} out")
@@ -66,7 +66,7 @@ def data_of(name: str, **asked: str | None) -> xr.Dataset:
 
 
 def folder_for(out: Path | None, model: str | None, gpu: str | None) -> Path:
-    """Where figures go: what is redrawn gets a folder of its own, beside the figures of the seeds."""
+    """Return the output folder: redrawn figures get a folder of their own inside outputs/figures."""
     if out is not None:
         return out
     redrawn = [load(given).name for given, load in ((model, load_model), (gpu, load_gpu)) if given is not None]
@@ -74,14 +74,14 @@ def folder_for(out: Path | None, model: str | None, gpu: str | None) -> Path:
 
 
 def make(
-    wanted: Sequence[str], out: Path, model: str | None = None, gpu: str | None = None
+    requested: Sequence[str], out: Path, model: str | None = None, gpu: str | None = None
 ) -> Iterator[Made | LeftOut]:
     """Make figures and tables into a folder, one after the other.
 
     Parameters
     ----------
-    wanted
-        Names; empty is all that can be drawn for what is asked.
+    requested
+        Names; empty is all that can be drawn for that model and accelerator.
     out
         Folder.
     model, gpu
@@ -95,17 +95,17 @@ def make(
     Raises
     ------
     SpecError
-        For an unknown name, model or accelerator; when a figure asked for by name cannot be redrawn.
+        For an unknown name, model or accelerator; when a figure requested by name cannot be redrawn.
     """
     for given, load in ((model, load_model), (gpu, load_gpu)):
         if given is not None:
             load(given)
     out.mkdir(parents=True, exist_ok=True)
-    for name in chosen(wanted):
+    for name in select(requested):
         try:
             ds = data_of(name, model=model, gpu=gpu)
         except SpecError as error:
-            if wanted:
+            if requested:
                 raise
             yield LeftOut(name, str(error))
             continue
@@ -132,12 +132,12 @@ def _write_table(name: str, ds: xr.Dataset, out: Path) -> Made:
 
 
 def table_frame(ds: xr.Dataset) -> pd.DataFrame:
-    """Rows of a table in their order."""
+    """Return the rows of a table in their order."""
     return ds.to_dataframe().reset_index(drop=True)[list(ds.data_vars)]
 
 
 def aligned(frame: pd.DataFrame) -> str:
-    """A table as aligned text: numbers right, words left."""
+    """Format a table as aligned text: numbers right, text left."""
     columns = []
     for name in frame.columns:
         numeric = pd.api.types.is_numeric_dtype(frame[name])
@@ -157,16 +157,24 @@ def _cell(value: Any) -> str:
 
 
 def write_gallery(made: Sequence[Made], out: Path) -> Path:
-    """The gallery: pictures and tables with captions and links to the numbers behind them.
+    """Write the gallery: figures and tables under their source, with captions and links to their numbers.
 
-    A gallery of all figures that is there already is not replaced by one of a few.
+    An existing gallery of all figures is not replaced by one of a few.
     """
-    parts = [_entry(item) for item in made]
     path = out / "index.html"
     if path.exists() and len(made) < len(names()) and path.read_text(encoding="utf-8").count("<section") > len(made):
         return path
-    path.write_text(PAGE.format(version=html.escape(version), entries="\n".join(parts)), encoding="utf-8")
+    path.write_text(PAGE.format(version=html.escape(version), entries="\n".join(_groups(made))), encoding="utf-8")
     return path
+
+
+def _groups(made: Sequence[Made]) -> Iterator[str]:
+    """Yield the heading of every source with the entries of its figures and tables."""
+    entries = {item.name: item for item in made}
+    for source, members in by_source().items():
+        here = [_entry(entries[name]) for name in members if name in entries]
+        if here:
+            yield "\n".join((f"<h2>{html.escape(source)}</h2>", *here))
 
 
 def _entry(item: Made) -> str:
@@ -176,10 +184,10 @@ def _entry(item: Made) -> str:
         body = f'<a href="{first.name}"><img src="{first.name}" alt="{html.escape(item.title)}" loading="lazy"></a>'
     else:
         body = f"<pre>{html.escape(first.read_text(encoding='utf-8'))}</pre>"
-    words = html.escape(item.caption)
+    text = html.escape(item.caption)
     heading = html.escape(item.title)
-    end = f'<p>{words}</p><p class="links">{item.name}: {links}</p></section>'
-    return f'<section id="{item.name}"><h2>{heading}</h2>{body}{end}'
+    end = f'<p>{text}</p><p class="links">{item.name}: {links}</p></section>'
+    return f'<section id="{item.name}"><h3>{heading}</h3>{body}{end}'
 
 
 PAGE = """<!doctype html>
@@ -188,11 +196,13 @@ PAGE = """<!doctype html>
 <style>
 body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }}
 img {{ width: 100%; height: auto; }} pre {{ overflow-x: auto; font-size: 12px; background: #f7f7f7; padding: 1rem; }}
-h2 {{ font-size: 1.1rem; margin: 3rem 0 .5rem; }} p {{ margin: .5rem 0; }} .links {{ color: #777; font-size: .85rem; }}
+h2 {{ margin: 3rem 0 0; }} h3 {{ font-size: 1.1rem; margin: 2rem 0 .5rem; }}
+p {{ margin: .5rem 0; }} .links {{ color: #777; font-size: .85rem; }}
 </style>
 <h1>Figures and tables</h1>
 <p>Made by cheetah_xr {version}; every number comes from a spec or from the engine. The numbers behind a figure are in
-its NetCDF file, those of a table in its CSV file.</p>
+its NetCDF file, those of a table in its CSV file. Tags in brackets are the source texts listed in
+docs/references.md.</p>
 {entries}
 </html>
 """

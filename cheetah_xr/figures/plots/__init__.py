@@ -1,1 +1,1 @@
-"""One module per figure, with ``data`` and ``draw``."""
+"""Hold one module per figure, each with ``data`` and ``draw``."""

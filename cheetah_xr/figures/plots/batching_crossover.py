@@ -1,4 +1,4 @@
-"""Seed 3: output tokens/s against batch in the bandwidth model, and the batch where compute takes over."""
+"""Draw [Roofline]: output tokens/s over batch in its bandwidth model, and the batch where compute becomes the bound."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from ...analysis import derive
 from ...specs import ParameterCountModel, SpecError, load_model
 from ..shared.common import described, gpu_name, log_grid
-from ..shared.seeds import A100, H100, RTX_4090, ideal
+from ..shared.source_accounting import A100, H100, RTX_4090, ideal
 from ..shared.style import INK, end_labels, gpu_colour, log_axis, new_figure, plain, titled
 
 GPUS = (A100, H100, RTX_4090)
@@ -19,7 +19,7 @@ OUTPUTS = ["throughput", "bottleneck", "step_time"]
 
 
 def data(model: Any = "8b") -> xr.Dataset:
-    """Output tokens/s over batch, and the crossover of every accelerator."""
+    """Return output tokens/s over batch, and the crossover of every accelerator."""
     if not isinstance(load_model(model), ParameterCountModel):
         raise SpecError("batching-crossover: the bandwidth model takes a parameter count, such as 8b, 32b or 70b")
     one = derive(ideal(model, list(GPUS)), ["ridge", "arithmetic_intensity", "tps_per_user"])
@@ -27,7 +27,9 @@ def data(model: Any = "8b") -> xr.Dataset:
     batch = sorted({*log_grid(1, 4096, 73), *(round(float(c)) for c in crossover)})
     ds = ideal(model, list(GPUS), batch=batch, outputs=OUTPUTS)
     name = str(ds["model"].values).upper()
-    free = ", ".join(f"{c:.0f} on {gpu_name(str(g))}" for g, c in zip(one["gpu"].values, crossover.values, strict=True))
+    crossovers = ", ".join(
+        f"{c:.0f} on {gpu_name(str(g))}" for g, c in zip(one["gpu"].values, crossover.values, strict=True)
+    )
     return described(
         {
             "throughput": (("gpu", "batch"), ds["throughput"].values, {"units": "1/s", "long_name": "output tokens/s"}),
@@ -37,16 +39,17 @@ def data(model: Any = "8b") -> xr.Dataset:
             "gpu": ds["gpu"].values,
             "batch": batch,
         },
-        title=f"{name} in BF16: batching is free up to the ridge",
-        shows="Output tokens/s of a whole batch. Up to the crossover all sequences share one read of the weights; "
-        f"beyond it compute is full. Crossover batch: {free}.",
-        assumptions="The bandwidth model: a parameter count, bf16, one GPU, no cache or activations; the seed's "
-        "own bandwidths (2.0, 3.35 and 1.008 TB/s) and BF16 peaks (312, 989 and 165 TFLOP/s); ideal efficiencies.",
+        title=f"[Roofline]: {name} in BF16, throughput grows with batch up to the ridge",
+        shows="Output tokens/s of a whole batch. Up to the crossover one read of the weights serves all sequences; "
+        f"beyond it the step is bound by compute. Crossover batch: {crossovers}.",
+        assumptions="The bandwidth model: a parameter count, bf16, one GPU, no KV cache or activations; "
+        "bandwidths (2.0, 3.35 and 1.008 TB/s) and BF16 peaks (312, 989 and 165 TFLOP/s) as printed; ideal "
+        "efficiencies.",
     )
 
 
 def draw(ds: xr.Dataset) -> Figure:
-    """One roofline per accelerator with its crossover."""
+    """Draw one roofline per accelerator with its crossover."""
     fig, ax = new_figure()
     log_axis(ax, "x", binary=True)
     log_axis(ax, "y")

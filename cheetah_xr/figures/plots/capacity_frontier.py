@@ -1,4 +1,4 @@
-"""The largest batch that fits beside the weights, over context, for every accelerator."""
+"""Draw the KV-cache capacity of every accelerator: the largest batch that fits over context."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from matplotlib.figure import Figure
 
 from ...analysis import best
 from ...api import evaluate, layouts
-from ..shared.common import assumed, described, drawable, gpu_name, log_grid, longest, model_name
+from ..shared.common import assumed, described, drawable, gpu_name, log_grid, max_context, model_name
 from ..shared.frontiers import GPUS, N_GPUS, with_published
 from ..shared.style import end_labels, gpu_colour, headline, log_axis, new_figure, titled, tokens
 
 LONGEST = 2**20
 PRECISIONS = ("bf16", "fp8", "mxfp4")
-"""Of these and that of the checkpoint, the one with the most weight bytes that fits on any accelerator is taken."""
+"""Of these and that of the checkpoint, the figure takes the one with the most weight bytes that fits."""
 
 
 def data(model: str = "llama-3.1-70b") -> xr.Dataset:
-    """Sequences of every length that fit on the GPUs in the layout that holds most."""
-    found, end = layouts(N_GPUS, model), int(min(longest(model), LONGEST))
+    """Return the sequences of every length that fit on the GPUs in the layout with the largest capacity."""
+    splits, end = layouts(N_GPUS, model), int(min(max_context(model), LONGEST))
     grid = evaluate(
-        model, list(GPUS), by_width(model), batch=1, seq_len=log_grid(256, end, 160), tp=found.tp, dp=found.dp,
-        ep=found.ep, outputs=["max_batch"],
+        model, list(GPUS), by_width(model), batch=1, seq_len=log_grid(256, end, 160), tp=splits.tp, dp=splits.dp,
+        ep=splits.ep, outputs=["max_batch"],
     )  # fmt: skip
     ds = best(grid, "max_batch", "layout")
     fits = ds["max_batch"].where((ds["max_batch"] >= 1) & np.isfinite(ds["max_batch"]))
@@ -33,30 +33,30 @@ def data(model: str = "llama-3.1-70b") -> xr.Dataset:
     return described(
         {"max_batch": fits.assign_attrs(grid["max_batch"].attrs), "best_layout": ds["best_layout"]},
         title=f"Sequences of {model_name(model)} that fit on {N_GPUS} GPUs in {ds['precision'].item()}",
-        shows="The largest batch of sequences of one length that fits in memory beside the weights, in the layout that "
-        f"holds most. At {end:,} tokens, the longest shown: {', '.join(ends)} sequences.",
+        shows="The largest batch of sequences of one length that fits in memory next to the weights, in the layout "
+        f"with the largest capacity. At {end:,} tokens, the longest shown: {', '.join(ends)} sequences.",
         assumptions=assumed(ds.drop_vars("efficiency")),
     )
 
 
 def by_width(model: str) -> list[str]:
-    """Precisions, the one with the most weight bytes first."""
+    """Return precisions, the one with the most weight bytes first."""
     names = [name for name in with_published(PRECISIONS, model) if not name.endswith("-kv8")]
-    held = evaluate(model, GPUS[0], names, batch=1, seq_len=1, outputs=["weight_bytes"])["weight_bytes"]
-    return sorted(names, key=lambda name: -float(held.sel(precision=name)))
+    weight_bytes = evaluate(model, GPUS[0], names, batch=1, seq_len=1, outputs=["weight_bytes"])["weight_bytes"]
+    return sorted(names, key=lambda name: -float(weight_bytes.sel(precision=name)))
 
 
 def draw(ds: xr.Dataset) -> Figure:
-    """One line for every accelerator, named with the batch at its end."""
+    """Draw one line for every accelerator, labelled with the batch at its end."""
     fig, ax = new_figure()
     context = ds["seq_len"].values
     lines = []
     for gpu in ds["gpu"].values:
         fits = ds["max_batch"].sel(gpu=gpu).values
         ax.plot(context, fits, color=gpu_colour(gpu))
-        there = np.flatnonzero(np.isfinite(fits))
-        if there.size:
-            x, y = context[there[-1]], fits[there[-1]]
+        finite = np.flatnonzero(np.isfinite(fits))
+        if finite.size:
+            x, y = context[finite[-1]], fits[finite[-1]]
             ax.plot(x, y, "o", color=gpu_colour(gpu), markersize=4)
             lines.append((x, y, f"{gpu_name(gpu)}: {_count(y)} at {tokens(x)}", gpu_colour(gpu)))
     log_axis(ax, "x", binary=True)

@@ -1,4 +1,4 @@
-"""Seed 1, overheads: the share of launches and scheduling in a decode step, small models against large."""
+"""Draw [CHEETAH], overheads: CPU overhead as a fraction of a decode step, small models against large."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..shared.style import FAINT, SERIES, end_labels, log_axis, new_figure, titl
 MODELS = ("qwen3-0.6b", "qwen3-1.7b", "llama-3.1-8b", "qwen3-32b")
 CONTEXT = 1024
 HEAVY, LIGHT = 0.25, 0.05
-"""Shares of a step above which overhead weighs, and below which it hardly does."""
+"""Fractions of a step above which overhead counts as large, and below which as small."""
 
 
 def data(gpu: str = "h100-sxm") -> xr.Dataset:
-    """Share of CPU overhead in the step time."""
+    """Return CPU overhead as a fraction of the step time."""
     ds = evaluate(
         list(MODELS),
         gpu,
@@ -26,35 +26,36 @@ def data(gpu: str = "h100-sxm") -> xr.Dataset:
         efficiency="kernels",
         outputs=["step_time", "time_overhead"],
     )
-    share = (ds["time_overhead"] / ds["step_time"]).reset_coords(drop=True)
-    first, costs = drawable(share).isel(batch=0), load_efficiency("kernels")
+    fraction = (ds["time_overhead"] / ds["step_time"]).reset_coords(drop=True)
+    first, costs = drawable(fraction).isel(batch=0), load_efficiency("kernels")
     absent = ", ".join(model_name(name) for name in MODELS if bool(first.sel(model=name).isnull()))
     return described(
-        {"overhead_share": share.assign_attrs(units="1")},
+        {"overhead_fraction": fraction.assign_attrs(units="1")},
         title=headline_of(first),
-        shows=f"Share of launches and scheduling in a decode step on one {gpu_name(gpu)}, {CONTEXT:,} tokens of "
-        f"context: {costs.tau_layer * 1e6:.1f} us for a layer and {costs.tau_global * 1e3:.2f} ms for a step, whatever "
-        "the model. Lines end at the largest batch that fits." + (f" {absent}: too large for it." if absent else ""),
+        shows=f"CPU overhead (kernel launches and scheduling) in a decode step on one {gpu_name(gpu)}, {CONTEXT:,} "
+        f"tokens of context: {costs.tau_layer * 1e6:.1f} us for a layer and {costs.tau_global * 1e3:.2f} ms for a "
+        "step, whatever the model. Lines end at the largest batch that fits."
+        + (f" {absent}: too large for it." if absent else ""),
         absent=absent,
         assumptions=f"{', '.join(map(model_name, MODELS))}; {assumed(ds)}",
     )
 
 
 def headline_of(first: xr.DataArray) -> str:
-    """How much of a step of one sequence the overhead is, for the smallest and the largest model that fits."""
-    there = first.dropna("model")
-    (small, low), (large, high) = ((str(there["model"].values[i]), float(there[i])) for i in (0, -1))
+    """Describe the overhead in a step of one sequence, for the smallest and the largest model that fits."""
+    present = first.dropna("model")
+    (small, low), (large, high) = ((str(present["model"].values[i]), float(present[i])) for i in (0, -1))
     if low > HEAVY and high < LIGHT:
-        return "CPU overhead weighs on small models, hardly on large ones"
+        return "CPU overhead: most of a step of small models, little of large ones"
     return f"CPU overhead: {low:.0%} of a step of {model_name(small)}, {high:.0%} of {model_name(large)}"
 
 
 def draw(ds: xr.Dataset) -> Figure:
-    """One line per model."""
+    """Draw one line per model."""
     fig, ax = new_figure(height=4.2)
-    labels, top = [], float(ds["overhead_share"].max())
+    labels, top = [], float(ds["overhead_fraction"].max())
     for i, colour in zip(range(ds.sizes["model"]), SERIES, strict=False):
-        line = ds["overhead_share"].isel(model=i)
+        line = ds["overhead_fraction"].isel(model=i)
         if bool(line.isnull().all()):
             continue
         ax.plot(ds["batch"], line, color=colour)
@@ -63,7 +64,7 @@ def draw(ds: xr.Dataset) -> Figure:
     ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
     ax.set_xlim(1, float(ds["batch"][-1]))
     ax.set_ylim(0, 1.15 * top)
-    titled(ax, ds.attrs["title"], "batch (concurrent sequences)", "share of CPU overhead in a decode step")
+    titled(ax, ds.attrs["title"], "batch (concurrent sequences)", "CPU overhead (fraction of a decode step)")
     end_labels(ax, labels)
     if ds.attrs["absent"]:
         ax.text(

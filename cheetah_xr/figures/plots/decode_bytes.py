@@ -1,4 +1,4 @@
-"""Seed 1, figure 5: bytes of a decode step, weights against KV cache, over batch and context."""
+"""Draw [CHEETAH], figure 5: bytes of a decode step, weights against KV cache, over batch and context."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ from matplotlib.figure import Figure
 
 from ...api import breakdown, evaluate
 from ...specs import load_model
-from ..shared.common import assumed, crossing, described, drawable, gpu_name, instance, log_grid, longest, model_name
+from ..shared.common import (
+    assumed,
+    crossing,
+    described,
+    drawable,
+    gpu_name,
+    instance,
+    log_grid,
+    max_context,
+    model_name,
+)
 from ..shared.style import BOUND_BY, FAINT, INK, end_labels, headline, log_axis, new_figure, titled, tokens
 
 CONTEXTS = (512, 4096, 32768, 131072)
@@ -19,9 +29,9 @@ ATTENTION = ("attn_proj", "attn_core", "indexer")
 
 
 def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm") -> xr.Dataset:
-    """Bytes one GPU moves in a step, and the batches at which the cache outweighs the weights."""
+    """Return the bytes one GPU moves in a step, and the batches at which KV cache and weights are equal."""
     batch, tp = log_grid(1, 1024, 80), instance(gpu)
-    contexts = [s for s in CONTEXTS if s <= longest(model)]
+    contexts = [s for s in CONTEXTS if s <= max_context(model)]
     where: dict[str, Any] = {"model": model, "gpu": gpu, "tp": tp, "seq_len": contexts, "efficiency": "ideal"}
     ds = breakdown(**where, batch=batch, options={"on_infeasible": "ignore"})
     fits = evaluate(**where, batch=1, outputs=["max_batch"])["max_batch"]
@@ -34,23 +44,24 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm") -> xr.Dataset:
         "kv": moved.sel(cause="kv").sum("kernel"),
         "activations": moved.sel(cause="activations").sum("kernel"),
     }
-    found = {name: part.reset_coords(drop=True).assign_attrs(units="B") for name, part in parts.items()}
-    total, kv = weights.sum("kernel", skipna=False), found["kv"]
+    variables = {name: part.reset_coords(drop=True).assign_attrs(units="B") for name, part in parts.items()}
+    total, kv = weights.sum("kernel", skipna=False), variables["kv"]
     drawable(total.where(kv > 0))
     crossover = [crossing(batch, kv.sel(seq_len=s) / total.sel(seq_len=s).values) for s in contexts]
     cost = "level off" if load_model(model).is_moe else "are a fixed cost"
     return described(
-        {**found, "max_batch": fits.reset_coords(drop=True), "crossover": ("seq_len", crossover)},
+        {**variables, "max_batch": fits.reset_coords(drop=True), "crossover": ("seq_len", crossover)},
         title=f"{model_name(model)} decode: weights {cost}, the KV cache grows",
         shows=f"Bytes that one of {tp} {gpu_name(gpu)} reads and writes for one decode step. Weights are "
-        f"read once, whatever the batch (of experts: those that some token is routed to); cache traffic {grows(kv)}. "
-        "Dots: the batch B at which cache and weights are equal. Faint where the batch does not fit in memory.",
+        "read once, whatever the batch (of experts: those that some token is routed to); KV-cache traffic "
+        f"{grows(kv)}. Dots: the batch B at which KV cache and weights are equal. Faint where the batch does not fit "
+        "in memory.",
         assumptions=assumed(ds),
     )  # fmt: skip
 
 
 def grows(kv: xr.DataArray) -> str:
-    """How the bytes of the cache grow, in words: with every token of every sequence, or slower."""
+    """Describe how the bytes of the KV cache grow: with every token of every sequence, or slower."""
     each = kv / kv["batch"]
     if not _level(each, "batch"):
         return "grows with batch and context"
@@ -65,12 +76,12 @@ def _level(values: xr.DataArray, dim: str) -> bool:
 
 
 def _of(values: xr.DataArray, kernels: tuple[str, ...]) -> xr.DataArray:
-    """Sum over those of some kernels that are there."""
+    """Sum over those of some kernels that are present."""
     return values.sel(kernel=[k for k in kernels if k in values["kernel"].values]).sum("kernel")
 
 
 def draw(ds: xr.Dataset) -> Figure:
-    """Level lines for weights, rising lines for the cache at each context."""
+    """Draw level lines for weights, rising lines for the KV cache at each context."""
     fig, ax = new_figure(height=5.0)
     batch, labels, named = ds["batch"].values, [], list[float]()
     levels = {

@@ -1,4 +1,4 @@
-"""Seed 1, figure 8: aggregate arithmetic intensity of decode against the balance of several accelerators."""
+"""Draw [CHEETAH], figure 8: aggregate arithmetic intensity of decode against the balance of several accelerators."""
 
 from __future__ import annotations
 
@@ -10,20 +10,30 @@ from matplotlib.figure import Figure
 
 from ...api import evaluate
 from ...specs import load_gpu
-from ..shared.common import assumed, crossing, described, drawable, gpu_name, instance, log_grid, longest, model_name
+from ..shared.common import (
+    assumed,
+    crossing,
+    described,
+    drawable,
+    gpu_name,
+    instance,
+    log_grid,
+    max_context,
+    model_name,
+)
 from ..shared.style import corners, end_labels, gpu_colour, headline, log_axis, new_figure, titled, tokens
 
 GPUS = ("a100-sxm-80gb", "h200-sxm", "h100-sxm", "mi300x", "b200-sxm", "rtx-4090")
 
 
 def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm") -> xr.Dataset:
-    """Intensity of every batch and context, the ridges, and the largest batch that fits."""
+    """Return the intensity of every batch and context, the ridges, and the largest batch that fits."""
     tp = instance(gpu)
     ds = evaluate(
         model,
         gpu,
         batch=log_grid(1, 8192, 100),
-        seq_len=log_grid(64, min(131072, longest(model)), 80),
+        seq_len=log_grid(64, min(131072, max_context(model)), 80),
         tp=tp,
         efficiency="ideal",
         options={"on_infeasible": "ignore"},
@@ -31,7 +41,7 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm") -> xr.Dataset:
     )
     cards = [load_gpu(name) for name in GPUS]
     ridges = [card.peak_bf16 / card.hbm_bandwidth for card in cards]
-    title, at_longest = said(ds["arithmetic_intensity"], ridges)
+    title, at_longest = describe_bounds(ds["arithmetic_intensity"], ridges)
     return described(
         {
             "arithmetic_intensity": drawable(ds["arithmetic_intensity"]).reset_coords(drop=True),
@@ -45,8 +55,8 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm") -> xr.Dataset:
     ).assign_coords(gpu=np.array(GPUS, dtype=object))
 
 
-def said(intensity: xr.DataArray, ridges: list[float]) -> tuple[str, str]:
-    """Where the accelerators are bound by compute, for the title, and what holds at the longest context."""
+def describe_bounds(intensity: xr.DataArray, ridges: list[float]) -> tuple[str, str]:
+    """Describe where the accelerators are bound by compute, for the title, and the longest context."""
     last = intensity.isel(seq_len=-1)
     length, most = tokens(float(last["seq_len"])), float(last.max())
     reached = [ridge for ridge in ridges if float(intensity.max()) >= ridge]
@@ -60,12 +70,12 @@ def said(intensity: xr.DataArray, ridges: list[float]) -> tuple[str, str]:
     else:
         title = "compute-bound only at large batch, short context"
     if not beyond:
-        return title, "At long contexts the cache holds the intensity down at any batch."
+        return title, "At long contexts the KV cache keeps the intensity low at any batch."
     return title, f"At {length} tokens the intensity still reaches {most:,.0f}, the ridge of {beyond} of {len(ridges)}."
 
 
 def draw(ds: xr.Dataset) -> Figure:
-    """Map of the intensity with a line per accelerator."""
+    """Draw the map of the intensity with a line per accelerator."""
     fig, ax = new_figure(height=5.2)
     batch, seq_len = ds["batch"].values, ds["seq_len"].values
     values = ds["arithmetic_intensity"].transpose("seq_len", "batch").values
@@ -94,9 +104,9 @@ def draw(ds: xr.Dataset) -> Figure:
 
 
 def _capacity(ax: Axes, ds: xr.Dataset, right: float) -> None:
-    """The largest batch that fits, and the words for what lies beyond."""
+    """Draw the largest batch that fits, and label the region beyond."""
     most, seq_len = ds["max_batch"].values, ds["seq_len"].values
     ax.plot(most, seq_len, color="black", linewidth=2)
     at = int(0.85 * seq_len.size)
-    if most[at] < right / 20:  # room for the words
+    if most[at] < right / 20:  # space for the text
         ax.text((max(most[at], 1) * right) ** 0.5, seq_len[at], "does not fit in memory", ha="center", va="center")

@@ -1,4 +1,4 @@
-"""Seed 2, figures 11 to 19: what fills the memory of one accelerator."""
+"""Draw [Qwen3-FLOPs], figures 11 to 19: what fills the memory of one accelerator."""
 
 from __future__ import annotations
 
@@ -12,33 +12,37 @@ from matplotlib.patches import Patch
 
 from ...specs import Options
 from ..shared.common import described, gpu_name, model_name
-from ..shared.seeds import SEED_2_H100, assumed_on, ideal, with_cache
+from ..shared.source_accounting import QWEN3_H100, RULE_CONTEXT, RULE_HIGH, RULE_LOW, assumed_on, ideal, with_cache
 from ..shared.style import BOUND_BY, BOUND_NAMES, FAINT, INK, headline, new_figure, titled
 
-CONTEXT, TOGETHER = 2048, 4
-LOW, HIGH = 0.1, 0.3
-"""The rule of thumb for activations, shares of the weights."""
+REQUESTS = 4
+"""Concurrent requests of two of the bars."""
 
-PARTS = ("weights", "kv", "activations", "activations_band", "free")
+PARTS = ("weights", "kv", "activations", "activations_range", "free")
 OUTPUTS = ["weight_bytes", "kv_bytes_per_sequence", "max_batch"]
 
 
-def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
-    """Bytes of every part in every bar."""
+def data(model: Any = "qwen3-32b", gpu: Any = QWEN3_H100) -> xr.Dataset:
+    """Return the bytes of every part of every bar."""
     whole = Options(memory_fraction=1.0)
-    ds = ideal(with_cache(model), gpu, options=whole, seq_len=CONTEXT, outputs=OUTPUTS)
+    ds = ideal(with_cache(model), gpu, options=whole, seq_len=RULE_CONTEXT, outputs=OUTPUTS)
     count = rounded_parameter_count(float(ds["n_parameters"]))
     count_model = ideal({"name": "parameter-count", "n_parameters": count}, gpu, options=whole, outputs=OUTPUTS)
-    memory, held, one = (float(v) for v in (ds["memory_bytes"], ds["weight_bytes"], ds["kv_bytes_per_sequence"]))
+    memory, weights, one = (float(v) for v in (ds["memory_bytes"], ds["weight_bytes"], ds["kv_bytes_per_sequence"]))
     fit, name = int(ds["max_batch"]), model_name(str(ds["model"].values))
     bars = {
         "empty": (0, 0, 0, 0),
         f"weights, {count / 1e9:g}B x 2 bytes": (float(count_model["weight_bytes"]), 0, 0, 0),
-        f"weights of {name}": (held, 0, 0, 0),
-        f"+ 1 request of {CONTEXT:,} tokens": (held, one, 0, 0),
-        f"+ {TOGETHER} requests": (held, TOGETHER * one, 0, 0),
-        f"+ {fit} requests: all that fit": (held, fit * one, 0, 0),
-        f"{TOGETHER} requests + activations": (held, TOGETHER * one, LOW * held, (HIGH - LOW) * held),
+        f"weights of {name}": (weights, 0, 0, 0),
+        f"+ 1 request of {RULE_CONTEXT:,} tokens": (weights, one, 0, 0),
+        f"+ {REQUESTS} requests": (weights, REQUESTS * one, 0, 0),
+        f"+ {fit} requests: all that fit": (weights, fit * one, 0, 0),
+        f"{REQUESTS} requests + activations": (
+            weights,
+            REQUESTS * one,
+            RULE_LOW * weights,
+            (RULE_HIGH - RULE_LOW) * weights,
+        ),
     }
     used = np.array(list(bars.values()))
     free = np.maximum(memory - used[:, :3].sum(axis=1), 0)
@@ -49,23 +53,23 @@ def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
             "bar": list(bars),
             "part": list(PARTS),
         },
-        title=f"Weights take {held / memory:.0%} of {gpu_name(str(ds['gpu'].values))}; "
-        + (f"{fit} requests share the rest" if fit else "not one request fits"),
-        shows=f"Memory of one accelerator from empty to full. One request holds {one / 1e9:.2f} GB of KV cache. "
-        f"Activations are drawn by the rule of thumb of {LOW:.0%} to {HIGH:.0%} of the weights: the hatched band.",
+        title=f"Weights take {weights / memory:.0%} of {gpu_name(str(ds['gpu'].values))}; "
+        + (f"{fit} requests fit in the rest" if fit else "not one request fits"),
+        shows=f"Memory of one accelerator from empty to full. The KV cache of one request is {one / 1e9:.2f} GB. "
+        f"Activations follow the rule of thumb of {RULE_LOW:.0%} to {RULE_HIGH:.0%} of the weights (hatched).",
         assumptions=f"{assumed_on(ds)} All of {memory / 1e9:,.3g} GB may be used.",
     )
 
 
 def rounded_parameter_count(parameters: float) -> float:
-    """Parameters as a model's name gives them: whole billions, below one billion tenths or whole millions."""
+    """Round parameters as model names do: whole billions, below one billion tenths of it or whole millions."""
     if parameters >= 1e9:
         return parameters // 1e9 * 1e9
     return round(parameters / 1e8) * 1e8 if parameters >= 5e8 else round(parameters / 1e6) * 1e6
 
 
 def draw(ds: xr.Dataset) -> Figure:
-    """One bar per state, from empty on top to full."""
+    """Draw one bar per state, from empty on top to full."""
     fig, ax = new_figure()
     headline(fig, ds.attrs["title"])
     memory = float(ds["memory"]) / 1e9
@@ -77,27 +81,27 @@ def draw(ds: xr.Dataset) -> Figure:
             if parts[part]:
                 ax.barh(row, parts[part], left=left, color=BOUND_BY[part], height=0.72)
                 left += parts[part]
-        band = parts["activations_band"]
-        if band:
+        spread = parts["activations_range"]
+        if spread:
             ax.barh(
-                row, band, left=left, height=0.72, facecolor="none", edgecolor=BOUND_BY["activations"], hatch="////"
+                row, spread, left=left, height=0.72, facecolor="none", edgecolor=BOUND_BY["activations"], hatch="////"
             )
         else:
             ax.barh(row, memory - left, left=left, height=0.72, facecolor="none", edgecolor=FAINT, linewidth=0.8)
-        _words(ax, row, parts)
+        _labels(ax, row, parts)
     ax.axvline(memory, color=INK, linewidth=1.4)
     ax.set_yticks(range(ds.sizes["bar"]), ds["bar"].values.tolist())
     ax.invert_yaxis()
     ax.grid(visible=False, axis="y")
     titled(ax, "", f"memory (GB); the line is the {memory:,.3g} GB of the accelerator", "")
     names = {p: Patch(color=BOUND_BY[p], label=BOUND_NAMES[p]) for p in PARTS[:3]}
-    band_name = Patch(facecolor="none", edgecolor=BOUND_BY["activations"], hatch="////", label="10 to 30 % of weights")
-    fig.legend(handles=[*names.values(), band_name], loc="outside lower center", ncols=4)
+    hatched = Patch(facecolor="none", edgecolor=BOUND_BY["activations"], hatch="////", label="10 to 30 % of weights")
+    fig.legend(handles=[*names.values(), hatched], loc="outside lower center", ncols=4)
     return fig
 
 
-def _words(ax: Axes, row: int, parts: dict[str, float]) -> None:
-    """The weights inside their part where it is wide, the others in a column at the right."""
+def _labels(ax: Axes, row: int, parts: dict[str, float]) -> None:
+    """Label the weights inside their part where it is wide, the others in a column at the right."""
     lines, weights = [], parts["weights"]
     if weights > 0.3 * ax.get_xlim()[1]:
         ax.text(weights / 2, row, f"weights {weights:.2f}", color="white", ha="center", va="center")
@@ -105,8 +109,8 @@ def _words(ax: Axes, row: int, parts: dict[str, float]) -> None:
         lines.append(f"weights {weights:.2f}")
     if parts["kv"]:
         lines.append(f"KV {parts['kv']:.2f}")
-    low, band = parts["activations"], parts["activations_band"]
-    lines.append(f"activations {low:.1f} to {low + band:.1f}" if band else f"free {parts['free']:.2f}")
+    low, spread = parts["activations"], parts["activations_range"]
+    lines.append(f"activations {low:.1f} to {low + spread:.1f}" if spread else f"free {parts['free']:.2f}")
     if len(lines) > 2:
         lines = [lines[0], ", ".join(lines[1:])]
     ax.text(1.01, row, "\n".join(lines), transform=ax.get_yaxis_transform(), va="center", color=INK, linespacing=1.0)

@@ -1,4 +1,4 @@
-"""Seed 2, figures 3, 5 and 6: the memory wall, compute against bandwidth of the catalogue over release years."""
+"""Draw [Qwen3-FLOPs], figures 3, 5 and 6: the memory wall, peak compute and bandwidth over release years."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from ...analysis import derive
 from ...specs import list_gpus, load_gpu
 from ..shared.common import described, gpu_name
-from ..shared.seeds import ideal
+from ..shared.source_accounting import ideal
 from ..shared.style import BOUND_BY, FAINT, HEIGHT, INK, end_labels, headline, log_axis, new_figure, titled
 
 RIDGES = (100, 200, 400, 800)
@@ -35,39 +35,39 @@ NAMED = {
     "trainium3": (8, -5, "left"),
     "gaudi3": (-8, 4, "right"),
 }
-"""Accelerators named in the picture, and where their names stand."""
+"""Accelerators labelled in the figure, and the offset and alignment of their labels."""
 
 
 def data() -> xr.Dataset:
-    """Bandwidth, BF16 peak, ridge and release year of every accelerator whose year is known."""
+    """Return bandwidth, BF16 peak, ridge and release year of every accelerator whose year is known."""
     years = {name: load_gpu(name).release_year for name in list_gpus()}
     known = [name for name, year in years.items() if year]
     ds = derive(ideal("8b", known), "ridge")
-    found = ds.assign_coords(year=("gpu", [years[name] for name in known])).sortby(["year", "gpu"])
-    best = found[["hbm_bandwidth", "peak_bf16"]].reset_coords(["hbm_bandwidth", "peak_bf16"]).groupby("year").max()
+    dated = ds.assign_coords(year=("gpu", [years[name] for name in known])).sortby(["year", "gpu"])
+    best = dated[["hbm_bandwidth", "peak_bf16"]].reset_coords(["hbm_bandwidth", "peak_bf16"]).groupby("year").max()
     growth = best.cumulative("year").max() / best.isel(year=0)
     span = growth["year"].values[[0, -1]]
     compute, bandwidth = float(growth["peak_bf16"][-1]), float(growth["hbm_bandwidth"][-1])
     return described(
         {
-            "bandwidth": ("gpu", found["hbm_bandwidth"].values, {"units": "B/s"}),
-            "peak": ("gpu", found["peak_bf16"].values, {"units": "FLOP/s"}),
-            "ridge": ("gpu", found["ridge"].values, {"units": "FLOP/B"}),
-            "release_year": ("gpu", found["year"].values.astype(np.int32)),
+            "bandwidth": ("gpu", dated["hbm_bandwidth"].values, {"units": "B/s"}),
+            "peak": ("gpu", dated["peak_bf16"].values, {"units": "FLOP/s"}),
+            "ridge": ("gpu", dated["ridge"].values, {"units": "FLOP/B"}),
+            "release_year": ("gpu", dated["year"].values.astype(np.int32)),
             "compute_growth": ("year", growth["peak_bf16"].values),
             "bandwidth_growth": ("year", growth["hbm_bandwidth"].values),
-            "gpu": found["gpu"].values,
+            "gpu": dated["gpu"].values,
             "year": growth["year"].values.astype(np.int32),
         },
-        title=f"{span[0]} to {span[1]}: the best compute grew {compute:.1f}x, the best bandwidth {bandwidth:.1f}x",
+        title=f"{span[0]} to {span[1]}: peak compute grew {compute:.1f}x, memory bandwidth {bandwidth:.1f}x",
         shows="Left: dense BF16 peak against memory bandwidth of the accelerators of the catalogue; diagonals join "
-        "equal ridges. Right: the best of all released so far, relative to the first year.",
+        "equal ridges. Right: the highest released so far, relative to the first year.",
         assumptions=f"Vendors' peaks from the catalogue; {len(known)} accelerators whose release year is certain.",
     )
 
 
 def draw(ds: xr.Dataset) -> Figure:
-    """Left compute against bandwidth, right their growth."""
+    """Draw compute against bandwidth on the left, their growth on the right."""
     fig, (left, right) = new_figure(1, 2, width=10, height=HEIGHT + 0.3)
     headline(fig, ds.attrs["title"])
     _scatter(left, ds)
@@ -85,9 +85,9 @@ def _scatter(ax: Axes, ds: xr.Dataset) -> None:
     top = y.max() * 2.2
     for ridge in RIDGES:
         at = min(high, top / ridge)
-        words = f"ridge {ridge}" if ridge == RIDGES[-1] else f"{ridge}"
+        label = f"ridge {ridge}" if ridge == RIDGES[-1] else f"{ridge}"
         ax.annotate(
-            words, (at, at * ridge), xytext=(-3, -3), textcoords="offset points", ha="right", va="top", color=FAINT
+            label, (at, at * ridge), xytext=(-3, -3), textcoords="offset points", ha="right", va="top", color=FAINT
         )
     edges = np.arange(year.min(), year.max() + 2) - 0.5
     norm = BoundaryNorm(edges, 256)
@@ -105,16 +105,16 @@ def _scatter(ax: Axes, ds: xr.Dataset) -> None:
 
 def _growth(ax: Axes, ds: xr.Dataset) -> None:
     lines = []
-    for name, words, colour in (
+    for name, label, colour in (
         ("compute_growth", "compute", BOUND_BY["compute"]),
         ("bandwidth_growth", "bandwidth", BOUND_BY["weights"]),
     ):
         x, y = ds["year"].values, ds[name].values
         ax.step(x, y, where="post", color=colour, linewidth=2.4)
         ax.plot(x, y, "o", color=colour, markersize=6)
-        lines.append((x[-1], y[-1], f"{words}\n{y[-1]:.1f}x", colour))
+        lines.append((x[-1], y[-1], f"{label}\n{y[-1]:.1f}x", colour))
     ax.set_xticks(ds["year"].values)
     ax.margins(x=0.04)
     ax.set_ylim(0.5, None)
-    titled(ax, "", "release year", f"best so far over {int(ds['year'][0])}")
+    titled(ax, "", "release year", f"highest so far over {int(ds['year'][0])}")
     end_labels(ax, lines, gap=2.6)

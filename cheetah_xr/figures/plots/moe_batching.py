@@ -1,4 +1,4 @@
-"""Seed 1, figure 9: batching in a mixture of experts beside a dense model."""
+"""Draw [CHEETAH], figure 9: batching in a mixture of experts and in a dense model."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ KINDS = {"moe": SERIES[1], "dense": SERIES[0]}
 
 
 def data(model: str = "deepseek-v3", gpu: str = "h100-sxm") -> xr.Dataset:
-    """Tokens per expert, distinct experts, intensity of the MLPs, and the times of a step under expert parallelism.
+    """Return tokens per expert, distinct experts, intensity of the MLPs, and step times under expert parallelism.
 
-    A dense `model` takes the place of the dense one.
+    A dense `model` replaces the dense one.
     """
     pair = {True: MOE, False: DENSE} | {load_model(model).is_moe: model}
     moe: Any = load_model(pair[True])
     dense, card, batch = pair[False], load_gpu(gpu), log_grid(1, 65536, 120)
-    number = "fp8" if card.peak_fp8 else "bf16"
-    where: dict[str, Any] = {"gpu": gpu, "precision": number, "batch": batch, **FIXED}
+    dtype = "fp8" if card.peak_fp8 else "bf16"
+    where: dict[str, Any] = {"gpu": gpu, "precision": dtype, "batch": batch, **FIXED}
     routed = breakdown(moe, **where).sel(kernel="routed_experts")
     mlp = breakdown(dense, **where).sel(kernel="dense_mlp")
     single = moe.model_copy(update={"n_experts": 1, "top_k": 1})
     one = breakdown(single, **{**where, "batch": 1}).sel(kernel="routed_experts")  # one token in one expert
-    ridge = float(getattr(card, f"peak_{number}") / card.hbm_bandwidth)
+    ridge = float(getattr(card, f"peak_{dtype}") / card.hbm_bandwidth)
     intensity = {kind: ds["flops"] / ds["bytes"].sum("cause") for kind, ds in (("moe", routed), ("dense", mlp))}
     spread: dict[str, Any] = {"dp": GPUS, "ep": gcd(GPUS, moe.n_experts)}
     times = _times(moe, {**where, **spread})
-    found = {
+    variables = {
         "tokens_per_expert": drawable(routed["flops"]) / one["flops"] / moe.n_experts,
         "experts_read": routed["bytes"].sum("cause") / one["bytes"].sum("cause"),
         **{f"intensity_{kind}": values for kind, values in intensity.items()},
@@ -50,20 +50,21 @@ def data(model: str = "deepseek-v3", gpu: str = "h100-sxm") -> xr.Dataset:
     crossovers = {kind: crossing(batch, values / ridge) for kind, values in intensity.items()}
     crossovers["communication"] = crossing(batch, times["communication"] / times["memory"])
     return described(
-        {**{name: values.reset_coords(drop=True) for name, values in found.items()}, "ridge": ridge}
+        {**{name: values.reset_coords(drop=True) for name, values in variables.items()}, "ridge": ridge}
         | {f"crossover_{name}": at for name, at in crossovers.items()},
-        title=f"An expert sees a fraction of the batch: {model_name(moe.name)} beside {model_name(dense)}",
+        title=f"An expert sees a fraction of the batch: {model_name(moe.name)} and {model_name(dense)}",
         shows=f"Top: tokens that one of the {moe.n_experts} experts of {model_name(moe.name)} sees ({moe.top_k} per "
         "token, uniform routing), and distinct experts a layer reads. Bottom left: FLOPs per weight byte of the "
-        f"experts and of the MLP of {model_name(dense)}; at a dot compute takes over. All three with every expert on "
-        f"one GPU. Bottom right: a step on {GPUS} {gpu_name(gpu)}, dp {GPUS}, ep {spread['ep']}, {CONTEXT:,} tokens of "
-        "context, each resource on its own at its peak; it steps where the fullest rank gets one more sequence.",
+        f"experts and of the MLP of {model_name(dense)}; at a dot compute becomes the bound. All three with every "
+        f"expert on one GPU. Bottom right: a step on {GPUS} {gpu_name(gpu)}, dp {GPUS}, ep {spread['ep']}, {CONTEXT:,} "
+        "tokens of context, each resource on its own at its peak; it steps where the most loaded rank gets one more "
+        "sequence.",
         assumptions=assumed(evaluate(moe, **where, outputs=["status"]).drop_vars(["tp", "dp", "ep"])),
     )
 
 
 def _times(moe: Any, where: dict[str, Any]) -> dict[str, xr.DataArray]:
-    """Seconds of one step by resource, each on its own at its peak rate."""
+    """Return the seconds of one step by resource, each on its own at its peak rate."""
     ds = evaluate(moe, **where, outputs=["bytes_weights", "bytes_kv", "peak_compute_time"])
     return {
         "memory": (ds["bytes_weights"] + ds["bytes_kv"]) / ds["hbm_bandwidth"],
@@ -73,7 +74,7 @@ def _times(moe: Any, where: dict[str, Any]) -> dict[str, xr.DataArray]:
 
 
 def draw(ds: xr.Dataset) -> Figure:
-    """Four panels."""
+    """Draw four panels."""
     fig, ((tokens, experts), (intensity, times)) = new_figure(2, 2, height=6.4)
     batch = ds["batch"].values
     for ax, dense, moe in (
@@ -91,8 +92,8 @@ def draw(ds: xr.Dataset) -> Figure:
     _lines(times, batch, {name: (seconds[name], BOUND_BY[cause]) for name, cause in RESOURCES.items()})
     at = float(ds["crossover_communication"])
     _dot(times, at, np.interp(at, batch, seconds["memory"]), "left")
-    for ax, words in zip((tokens, experts, intensity, times), PANELS, strict=True):
-        ax.set(ylabel=words, xlabel="" if ax in (tokens, experts) else "batch (sequences)")
+    for ax, label in zip((tokens, experts, intensity, times), PANELS, strict=True):
+        ax.set(ylabel=label, xlabel="" if ax in (tokens, experts) else "batch (sequences)")
     headline(fig, ds.attrs["title"])
     return fig
 
@@ -102,7 +103,7 @@ PANELS = ("tokens per expert", "experts read per layer", "FLOP per weight byte o
 
 
 def _lines(ax: Axes, batch: Any, lines: dict[str, tuple[Any, str]]) -> None:
-    """Lines on logarithmic axes, named at their ends."""
+    """Draw lines on logarithmic axes, labelled at their ends."""
     for values, colour in lines.values():
         ax.plot(batch, values, color=colour)
     log_axis(ax, "x")
@@ -113,7 +114,7 @@ def _lines(ax: Axes, batch: Any, lines: dict[str, tuple[Any, str]]) -> None:
 
 
 def _dot(ax: Axes, x: float, y: Any, side: str) -> None:
-    """A crossover and its batch, below to the right or above to the left."""
+    """Mark a crossover with its batch, below to the right or above to the left."""
     if np.isfinite(x):
         ax.plot(x, y, "o", color="white", mec=INK, ms=6, zorder=3)
         at, ha, va = ((6, -3), "left", "top") if side == "right" else ((-4, 4), "right", "bottom")

@@ -1,4 +1,4 @@
-"""Throughput of one GPU against speed for one user: the frontier of every accelerator, and the layouts that win."""
+"""Draw per-GPU throughput over interactivity: the frontier of every accelerator, and the layouts on it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..shared.common import described, gpu_name, model_name
 from ..shared.frontiers import (
     N_GPUS,
     USER,
-    USER_WORDS,
+    USER_LABEL,
+    describe_ends,
     draw_lines,
-    ends,
     frontiers,
     gpus_of,
-    layout_words,
+    layout_label,
     name_lines,
     of_gpu,
 )
@@ -31,19 +31,19 @@ LETTER = 4.5
 
 
 def data(model: str = "llama-3.1-70b") -> xr.Dataset:
-    """Frontier of output tokens/s of one GPU and output tokens/s per user, for every accelerator."""
+    """Return the frontier of per-GPU throughput and interactivity for every accelerator."""
     ds = frontiers(model, METRIC)
     return described(
         ds,
-        title=f"{model_name(model)} on {N_GPUS} GPUs: throughput against speed for each user",
-        shows="The best output tokens/s per GPU at every speed for the user, and below the layout and precision that "
-        f"win there. {ends(ds, METRIC, 'output tokens/s per GPU', ',.0f')}",
+        title=f"{model_name(model)} on {N_GPUS} GPUs: per-GPU throughput against interactivity",
+        shows="The highest output tokens/s per GPU at every interactivity (output tokens/s per user), and below the "
+        f"layout and precision that reach it. {describe_ends(ds, METRIC, 'output tokens/s per GPU', ',.0f')}",
         **{name: ds.attrs[name] for name in ("assumptions", "absent")},
     )
 
 
 def draw(ds: xr.Dataset) -> Figure:
-    """Frontiers above, a lane of winning layouts for every accelerator below."""
+    """Draw frontiers above, and below a lane with the layouts on it for every accelerator."""
     fig, (top, lanes) = new_figure(2, height=6.2, sharex=True, height_ratios=(3, 1.8))
     draw_lines(top, ds, METRIC)
     headline(fig, ds.attrs["title"])
@@ -56,35 +56,35 @@ def draw(ds: xr.Dataset) -> Figure:
 
 
 def _draw_lanes(ax: Axes, ds: xr.Dataset, factor: float) -> None:
-    """The layout and precision of every frontier along tokens/s per user, and the batches at its ends.
+    """Draw the layout and precision of every frontier along tokens/s per user, and the batches at its ends.
 
-    `factor` is the points of a factor of e; stretches too narrow for their words have none.
+    `factor` is the points of a factor of e; stretches too narrow for their label have none.
     """
     gpus = gpus_of(ds)
     for row, gpu in enumerate(gpus):
         front = of_gpu(ds, gpu)
         x, batch = front[USER].values, front["batch"].values
-        layouts = [layout_words(front.isel(point=i)) for i in range(x.size)]
-        words = list(zip(layouts, front["precision"].values, strict=True))
-        starts = [0, *(i for i in range(1, x.size) if words[i] != words[i - 1]), x.size]
+        layouts = [layout_label(front.isel(point=i)) for i in range(x.size)]
+        labels = list(zip(layouts, front["precision"].values, strict=True))
+        starts = [0, *(i for i in range(1, x.size) if labels[i] != labels[i - 1]), x.size]
         for first, after in pairwise(starts):
             left, right = x[first], x[min(after, x.size - 1)]
             ax.barh(row, right - left, 0.84, left, color=gpu_colour(gpu), alpha=0.3, edgecolor="white")
-            if np.log(right / left) * factor > max(map(len, words[first])) * LETTER:
-                text = "\n".join(words[first])
+            if np.log(right / left) * factor > max(map(len, labels[first])) * LETTER:
+                text = "\n".join(labels[first])
                 ax.text(np.sqrt(left * right), row, text, fontsize=SMALL, ha="center", va="center", color=INK)
-        _beside(ax, x[0], row, f"batch {batch[0]:,}", "right")
-        _beside(ax, x[-1], row, f"batch {batch[-1]:,}", "left")
+        _label(ax, x[0], row, f"batch {batch[0]:,}", "right")
+        _label(ax, x[-1], row, f"batch {batch[-1]:,}", "left")
     absent = ds.attrs["absent"].split(", ") if ds.attrs["absent"] else []
     for row in range(len(gpus), len(gpus) + len(absent)):
-        _beside(ax, ds[USER].values.min(), row, "no layout runs", "left")
+        _label(ax, ds[USER].values.min(), row, "no layout runs", "left")
     ax.set_yticks(range(len(gpus) + len(absent)), [*map(gpu_name, gpus), *absent])
     ax.set_ylim(len(gpus) + len(absent) - 0.5, -0.5)
-    ax.set_title("winning layout and precision", fontsize=9, fontweight="normal")
+    ax.set_title("layout and precision on the frontier", fontsize=9, fontweight="normal")
     ax.grid(visible=False)
-    ax.set_xlabel(USER_WORDS)
+    ax.set_xlabel(USER_LABEL)
 
 
-def _beside(ax: Axes, x: float, y: float, text: str, ha: str) -> None:
+def _label(ax: Axes, x: float, y: float, text: str, ha: str) -> None:
     shift = (4 if ha == "left" else -4, 0)
     ax.annotate(text, (x, y), shift, textcoords="offset points", color=FAINT, fontsize=SMALL, ha=ha, va="center")

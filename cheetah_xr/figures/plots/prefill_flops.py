@@ -1,4 +1,4 @@
-"""Seed 1, figure 4: share of prefill FLOPs by component, against sequence length."""
+"""Draw [CHEETAH], figure 4: prefill FLOPs by component over input length."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from ...api import breakdown
 from ..shared.common import assumed, crossing, described, drawable, log_grid, model_name
-from ..shared.seeds import with_cache
+from ..shared.source_accounting import with_cache
 from ..shared.style import INK, SERIES, log_axis, new_figure, titled, tokens
 
 PARTS = {
@@ -22,10 +22,10 @@ LONGEST = 2**20
 
 
 def data(model: str = "llama-3.1-70b") -> xr.Dataset:
-    """FLOPs of one prompt by component, and the length at which the attention core has half of them."""
+    """Return the FLOPs of one prompt by component, and the length at which the attention core exceeds linear layers."""
     ds = breakdown(
         model,
-        "h100-sxm",  # any: work knows no accelerator
+        "h100-sxm",  # FLOPs are the same on any accelerator
         batch=1,
         seq_len=log_grid(256, LONGEST, 120),
         phase="prefill",
@@ -50,27 +50,27 @@ def data(model: str = "llama-3.1-70b") -> xr.Dataset:
             "flops": drawable(flops).reset_coords(drop=True).assign_attrs(units="FLOP"),
             "crossover": crossing(ds["seq_len"], over),
         },
-        title=f"Prefill of {model_name(model)}: {first(over)}",
-        shows="Share of the FLOPs of one prompt. Linear layers (attention projections and MLP) cost the same for every "
+        title=f"Prefill of {model_name(model)}: {describe_shift(over)}",
+        shows="FLOPs of one prompt by component. Linear layers (attention projections and MLP) cost the same for every "
         f"token, the attention core more with every token {'before it' if every else 'that it reads, not all before'}. "
-        "Lengths beyond those the model was made for are arithmetic only.",
+        "Lengths beyond the maximum context are extrapolated.",
         assumptions=assumed(ds.drop_vars(["gpu", "efficiency"])) + " FLOPs are the same on any accelerator.",
     )
 
 
-def first(over: xr.DataArray) -> str:
-    """What has most of the FLOPs, by the attention core's over those of linear layers."""
+def describe_shift(over: xr.DataArray) -> str:
+    """Describe which part has most FLOPs, from the attention core over linear layers."""
     if bool((over < 1).all()):
         return f"linear layers at any length, attention core up to {float(over.max()):.0%} of them"
     return "linear layers first, attention at long prompts" if over[0] < 1 else "more in the attention core"
 
 
 def draw(ds: xr.Dataset) -> Figure:
-    """Stacked shares with the crossover."""
+    """Draw stacked fractions with the crossover."""
     fig, ax = new_figure(height=4.2)
-    share = (ds["flops"] / ds["flops"].sum("part")).transpose("part", "seq_len")
-    x, parts = ds["seq_len"].values, [name for name in ds["part"].values if float(share.sel(part=name).max()) > 0.01]
-    edges = np.cumsum(np.vstack([np.zeros(x.size), *(share.sel(part=name).values for name in parts)]), axis=0)
+    fraction = (ds["flops"] / ds["flops"].sum("part")).transpose("part", "seq_len")
+    x, parts = ds["seq_len"].values, [name for name in ds["part"].values if float(fraction.sel(part=name).max()) > 0.01]
+    edges = np.cumsum(np.vstack([np.zeros(x.size), *(fraction.sel(part=name).values for name in parts)]), axis=0)
     for name, low, high in zip(parts, edges[:-1], edges[1:], strict=True):
         ax.fill_between(x, low, high, color=COLOURS[name], alpha=0.9, linewidth=0)
         at, side = (2, "left") if np.argmax(high - low) < x.size / 2 else (-3, "right")
@@ -87,5 +87,5 @@ def draw(ds: xr.Dataset) -> Figure:
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     ax.set_xlim(x[0], x[-1])
     ax.set_ylim(0, 1)
-    titled(ax, ds.attrs["title"], "prompt (input tokens)", "share of prefill FLOPs")
+    titled(ax, ds.attrs["title"], "input tokens", "fraction of prefill FLOPs")
     return fig

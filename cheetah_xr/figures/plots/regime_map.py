@@ -1,4 +1,4 @@
-"""Seed 1, figure 7: which resource bounds decode, over batch and context length."""
+"""Draw [CHEETAH], figure 7: which resource bounds decode, over batch and context length."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from matplotlib.patches import Patch
 
 from ...analysis import regimes
 from ...api import evaluate
-from ..shared.common import assumed, described, drawable, gpu_name, instance, log_grid, longest, model_name
+from ..shared.common import assumed, described, drawable, gpu_name, instance, log_grid, max_context, model_name
+from ..shared.decode_corners import describe_corners
 from ..shared.style import BOUND_BY, BOUND_NAMES, INK, corners, log_axis, new_figure, regime_colours, titled, tokens
-from ..tables.levers import corners_said
 
 
 def data(
     model: str = "llama-3.1-70b", gpu: str = "h100-sxm", precision: str = "bf16", tp: int | None = None
 ) -> xr.Dataset:
-    """Regime of every batch and context, and the largest batch that fits; `tp` None is a whole instance."""
+    """Return the regime of every batch and context and the largest batch that fits; `tp` None is a whole instance."""
     tp = tp or instance(gpu)
     ds = evaluate(
         model, gpu, precision, tp=tp, batch=log_grid(1, 4096, 90), efficiency="ideal",
-        seq_len=log_grid(64, min(131072, longest(model)), 90),
+        seq_len=log_grid(64, min(131072, max_context(model)), 90),
     )  # fmt: skip
     drawable(ds["step_time"])
     return described(
         {"regime": regimes(ds), "max_batch": ds["max_batch"]},
         title=f"What bounds decode of {model_name(model)} on {tp} {gpu_name(gpu)}",
-        shows="The resource with the largest part of a decode step; the black line is the largest batch that fits. In "
-        f"the corners: {corners_said(model, gpu, precision, tp)}.",
+        shows="The resource that takes most of the decode step; the black line is the largest batch that fits. In "
+        f"the corners: {describe_corners(model, gpu, precision, tp)}.",
         assumptions=assumed(ds),
     )
 
 
 def draw(ds: xr.Dataset) -> Figure:
-    """Map of regimes with the capacity frontier."""
+    """Draw the map of regimes with the capacity frontier."""
     fig, ax = new_figure()
     regime = ds["regime"].transpose("seq_len", "batch")
     batch, seq_len = ds["batch"].values, ds["seq_len"].values
@@ -56,11 +56,11 @@ def draw(ds: xr.Dataset) -> Figure:
     ax.plot(ds["max_batch"].values, seq_len, color="black", linewidth=2)
     ax.grid(visible=False)
     titled(ax, ds.attrs["title"], "batch (concurrent sequences)", "context (tokens)")
-    there = [name for code, name in enumerate(BOUND_BY) if (regime.values == code).any()]
-    for name in there:
+    present = [name for code, name in enumerate(BOUND_BY) if (regime.values == code).any()]
+    for name in present:
         _name_region(ax, name, regime, batch, seq_len)
-    patches = [Patch(color=BOUND_BY[name], alpha=0.85, label=BOUND_NAMES[name]) for name in there]
-    fig.legend(handles=patches, loc="outside lower center", ncols=len(there))
+    patches = [Patch(color=BOUND_BY[name], alpha=0.85, label=BOUND_NAMES[name]) for name in present]
+    fig.legend(handles=patches, loc="outside lower center", ncols=len(present))
     return fig
 
 

@@ -1,4 +1,4 @@
-"""Seed 2, figure 2: one prefill and repeated decode steps, to scale."""
+"""Draw [Qwen3-FLOPs], figure 2: one prefill and repeated decode steps, to scale."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from matplotlib.figure import Figure
 
 from ...analysis import request_latency
 from ..shared.common import described, gpu_name, model_name
-from ..shared.seeds import LAYERS, SEED_2_H100, assumed_on, ideal
+from ..shared.source_accounting import LAYERS, QWEN3_H100, assumed_on, ideal
 from ..shared.style import BOUND_BY, INK, headline, new_figure, titled
 
 PROMPT, OUTPUT, SHOWN = 1000, 200, 8
 """Input tokens, output tokens of the request, and output tokens of the close-up."""
 
 
-def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
-    """Start and length of every pass of one request."""
+def data(model: Any = "qwen3-32b", gpu: Any = QWEN3_H100) -> xr.Dataset:
+    """Return the start and duration of every forward pass of one request."""
     steps = list(range(PROMPT + 1, PROMPT + OUTPUT))  # the context each decode step reads
     prefill = ideal(model, gpu, options=LAYERS, phase="prefill", seq_len=PROMPT, outputs=["ttft"])
     decode = ideal(model, gpu, options=LAYERS, seq_len=steps, outputs=["tpot"])
@@ -31,14 +31,14 @@ def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
         {
             "start": ("token", start, {"units": "s"}),
             "duration": ("token", length, {"units": "s"}),
-            "token": ("token", np.arange(1, OUTPUT + 1), {"long_name": "output token the pass yields"}),
+            "token": ("token", np.arange(1, OUTPUT + 1), {"long_name": "output token of the forward pass"}),
             "ttft": ((), ttft, {"units": "s"}),
             "tpot": ((), mean, {"units": "s", "long_name": "mean time per output token after the first"}),
             "latency": ((), latency, {"units": "s"}),
         },
         title=f"One prefill, then a decode step for every token: {model_name(str(decode['model'].values))} on "
         f"{gpu_name(str(decode['gpu'].values))}",
-        shows=f"{PROMPT:,} input and {OUTPUT} output tokens, one request, to scale. The prefill yields the first "
+        shows=f"{PROMPT:,} input and {OUTPUT} output tokens, one request, to scale. The prefill produces the first "
         f"output token after {ttft * 1e3:.1f} ms (TTFT), every decode step one more, {mean * 1e3:.1f} ms on average "
         f"(TPOT): latency = TTFT + TPOT x ({OUTPUT} - 1) = {latency:.2f} s.",
         assumptions=assumed_on(decode),
@@ -47,7 +47,7 @@ def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
 
 
 def draw(ds: xr.Dataset) -> Figure:
-    """The first output tokens above, the whole request below."""
+    """Draw the first output tokens above, the whole request below."""
     fig, (near, whole) = new_figure(2, 1)
     headline(fig, ds.attrs["title"])
     first = ds.isel(token=slice(0, SHOWN))
@@ -73,7 +73,7 @@ def draw(ds: xr.Dataset) -> Figure:
 
 
 def _blocks(ax: Axes, ds: xr.Dataset, scale: float, top: float) -> None:
-    """Passes as blocks of their length: prefill in the colour of compute, decode in that of weights."""
+    """Draw forward passes as blocks: prefill in the colour of compute, decode in that of weights."""
     start, length = ds["start"].values * scale, ds["duration"].values * scale
     colours = [BOUND_BY["compute"], *[BOUND_BY["weights"]] * (len(start) - 1)]
     wide = length.mean() > 1  # blocks wide enough for an edge
@@ -84,9 +84,9 @@ def _blocks(ax: Axes, ds: xr.Dataset, scale: float, top: float) -> None:
     ax.grid(visible=False)
 
 
-def _bracket(ax: Axes, low: float, high: float, words: str, height: float = 0.85) -> None:
-    """A span above the blocks, named at its left end."""
+def _bracket(ax: Axes, low: float, high: float, label: str, height: float = 0.85) -> None:
+    """Draw a span above the blocks, labelled at its left end."""
     ax.annotate(
         "", (high, 0.68), (low, 0.68), arrowprops={"arrowstyle": "<->", "color": INK, "shrinkA": 0, "shrinkB": 0}
     )
-    ax.text(low, height, f" {words}", color=INK, ha="left", va="bottom")
+    ax.text(low, height, f" {label}", color=INK, ha="left", va="bottom")

@@ -1,4 +1,4 @@
-"""Seed 2, figures 3 and 5: the roofline, annotated: where decode and prefill stand, and what helps them."""
+"""Draw [Qwen3-FLOPs], figures 3 and 5: the roofline with decode and prefill marked."""
 
 from __future__ import annotations
 
@@ -11,42 +11,43 @@ from matplotlib.figure import Figure
 
 from ..shared.common import described, gpu_name, model_name
 from ..shared.rooflines import AXES, draw_roof, mark_ridge, points, roof
-from ..shared.seeds import LAYERS_SMALL, SEED_2_H100, assumed_on
+from ..shared.source_accounting import LAYERS_SMALL, QWEN3_H100, assumed_on
 from ..shared.style import BOUND_BY, FAINT, INK, headline, new_figure, titled
 
 LENGTH = 1000
-PASSES = (("decode", 1), ("decode", 8), ("prefill", 1))
-"""Phase and batch of the passes that are marked."""
+FORWARD_PASSES = (("decode", 1), ("decode", 8), ("prefill", 1))
+"""Phase and batch of the marked forward passes."""
 
 
-def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
-    """The roof, and decode and prefill of one length on it."""
-    found = [points(model, gpu, LAYERS_SMALL, phase, [LENGTH], batch) for phase, batch in PASSES]
-    names = [f"{phase}, batch {batch}" for phase, batch in PASSES]
+def data(model: Any = "qwen3-32b", gpu: Any = QWEN3_H100) -> xr.Dataset:
+    """Return the roof, and decode and prefill of one length on it."""
+    results = [points(model, gpu, LAYERS_SMALL, phase, [LENGTH], batch) for phase, batch in FORWARD_PASSES]
+    names = [f"{phase}, batch {batch}" for phase, batch in FORWARD_PASSES]
     marks = xr.concat(
-        [ds[["arithmetic_intensity", "reached"]].isel(seq_len=0).reset_coords(drop=True) for ds in found], dim="pass"
+        [ds[["arithmetic_intensity", "reached"]].isel(seq_len=0).reset_coords(drop=True) for ds in results],
+        dim="forward_pass",
     )
-    ds = found[0]
+    ds = results[0]
     gap = float(roof(gpu)["peak"] / marks["reached"][0])
     return described(
-        xr.merge([marks.assign_coords({"pass": names}), roof(gpu)], combine_attrs="drop").assign(gap=((), gap)),
-        title=f"Decode of one sequence stands {gap:,.0f} times below the peak of {gpu_name(str(ds['gpu'].values))}",
+        xr.merge([marks.assign_coords(forward_pass=names), roof(gpu)], combine_attrs="drop").assign(gap=((), gap)),
+        title=f"Decode of one sequence reaches {1 / gap:.2%} of the peak of {gpu_name(str(ds['gpu'].values))}",
         shows=f"{model_name(str(ds['model'].values))} at {LENGTH:,} tokens. Left of the ridge more work per byte "
-        "(larger batches, fewer bytes) buys speed; right of it only more FLOP/s do.",
+        "(larger batches, fewer bytes) raises throughput; right of it only more FLOP/s do.",
         assumptions=assumed_on(ds),
     )
 
 
 def draw(ds: xr.Dataset) -> Figure:
-    """Roof, marks, and the words that explain them."""
+    """Draw the roof, the forward passes on it, and their labels."""
     fig, ax = new_figure()
     headline(fig, ds.attrs["title"])
     draw_roof(ax, ds)
     mark_ridge(ax, ds)
     titled(ax, "", *AXES)
     one, eight = ds["arithmetic_intensity"].values[:2]
-    for name in ds["pass"].values:
-        at = ds.sel({"pass": name})
+    for name in ds["forward_pass"].values:
+        at = ds.sel(forward_pass=name)
         point = float(at["arithmetic_intensity"]), float(at["reached"]) / 1e12
         free = point[0] >= float(ds["ridge"])
         colour = BOUND_BY["compute" if free else "weights"]
@@ -66,12 +67,12 @@ def draw(ds: xr.Dataset) -> Figure:
 
 
 def _gap(ax: Axes, ds: xr.Dataset) -> None:
-    """An arrow from decode of one sequence up to the peak."""
+    """Draw an arrow from decode of one sequence up to the peak."""
     x, low, high = (float(v) for v in (ds["arithmetic_intensity"][0], ds["reached"][0] / 1e12, ds["peak"] / 1e12))
     ax.plot([ds["intensity"].values[0], float(ds["ridge"])], [high, high], color=FAINT, linestyle=":", linewidth=1.2)
     ax.annotate("", (x, high), (x, low * 1.25), arrowprops={"arrowstyle": "->", "color": INK, "linewidth": 1.2})
     ax.annotate(
-        f"{float(ds['gap']):,.0f}x",
+        f"{1 / float(ds['gap']):.2%}\nof peak",
         (x, np.sqrt(low * high)),
         xytext=(-6, 0),
         textcoords="offset points",
@@ -81,9 +82,9 @@ def _gap(ax: Axes, ds: xr.Dataset) -> None:
 
 
 def _slope(ax: Axes, ds: xr.Dataset) -> None:
-    """Names of slope and roof beside them."""
+    """Label slope and roof."""
     bandwidth, peak = float(ds["bandwidth"]) / 1e12, float(ds["peak"]) / 1e12
     ax.annotate(f"{peak:,g} TFLOP/s", (float(ds["ridge"]), peak), xytext=(10, 6), textcoords="offset points")
     x = 60.0
-    words = f"slope: {bandwidth:g} TB/s"
-    ax.annotate(words, (x, x * bandwidth), xytext=(-6, 2), textcoords="offset points", ha="right", va="bottom")
+    label = f"slope: {bandwidth:g} TB/s"
+    ax.annotate(label, (x, x * bandwidth), xytext=(-6, 2), textcoords="offset points", ha="right", va="bottom")

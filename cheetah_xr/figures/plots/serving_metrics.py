@@ -1,4 +1,4 @@
-"""Seed 2, metrics: latency of a request from TTFT and TPOT, and goodput under a service-level objective."""
+"""Draw [Qwen3-FLOPs], metrics: latency of a request from TTFT and TPOT, and goodput under a service-level objective."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from matplotlib.ticker import FuncFormatter
 
 from ...analysis import request_latency, ttft_distribution
 from ..shared.common import described, gpu_name, log_grid, model_name
-from ..shared.seeds import LAYERS, SEED_2_H100, assumed_on, ideal
+from ..shared.source_accounting import LAYERS, QWEN3_H100, assumed_on, ideal
 from ..shared.style import BOUND_BY, HEIGHT, INK, SERIES, end_labels, headline, log_axis, new_figure, plain, titled
 
 PROMPTS, LONGEST = (250, 1000, 4000), 2000
 RATE, MET = 100, 70
-"""The seed's example: requests per second, and those of them that meet the objective."""
+"""The example of [Qwen3-FLOPs]: requests per second, and those of them that meet the objective."""
 
 
-def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
-    """Latency over output tokens by prompt, and the time to first token of the requests of one second."""
+def data(model: Any = "qwen3-32b", gpu: Any = QWEN3_H100) -> xr.Dataset:
+    """Return latency over output tokens by input length, and the TTFT of the requests of one second."""
     outputs = log_grid(1, LONGEST, 60)
     prefill = ideal(model, gpu, options=LAYERS, phase="prefill", seq_len=list(PROMPTS), outputs=["ttft"])["ttft"]
     contexts = list(range(min(PROMPTS) + 1, max(PROMPTS) + LONGEST))
@@ -53,12 +53,12 @@ def data(model: Any = "qwen3-32b", gpu: Any = SEED_2_H100) -> xr.Dataset:
 
 
 def _latency(ttft: float, tpot: Any, output_tokens: int) -> float:
-    """A request of one output token is its prefill."""
+    """Return the latency of a request; one of a single output token is its prefill."""
     return float(request_latency(ttft, tpot if len(tpot) else 0.0, output_tokens))
 
 
 def draw(ds: xr.Dataset) -> Figure:
-    """Left latency, right goodput."""
+    """Draw latency on the left, goodput on the right."""
     fig, (left, right) = new_figure(1, 2, width=10, height=HEIGHT)
     headline(fig, ds.attrs["title"])
     log_axis(left, "x")

@@ -1,4 +1,4 @@
-"""What figures share: the assumptions behind a result in one sentence, and datasets ready to be drawn from disk."""
+"""Describe the data of figures: names as people write them, titles, captions and assumptions of a result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMES |= {f"v{generation}": f"v{generation}" for generation in ("4", "5e", "5p",
 
 
 def model_name(name: str) -> str:
-    """A model as people write it: llama-3.1-70b is Llama-3.1-70B."""
+    """Return a model name as people write it: llama-3.1-70b is Llama-3.1-70B."""
     sizes = re.compile(r"[ae]?[0-9].*|fp8|glm|gpt")
     words = [w.upper().replace("X", "x") if sizes.fullmatch(w) else w.capitalize() for w in name.split("-")]
     known = {"Deepseek": "DeepSeek", "Minimax": "MiniMax", "GPT": "gpt", "Oss": "oss", "Mimo": "MiMo"}
@@ -32,21 +32,21 @@ def model_name(name: str) -> str:
 
 
 def gpu_name(name: str) -> str:
-    """An accelerator as people write it: h100-sxm is H100 SXM."""
+    """Return an accelerator name as people write it: h100-sxm is H100 SXM."""
     return " ".join(NAMES.get(word, word.upper()) for word in name.split("-"))
 
 
 def described(
     data: Mapping[str, Any] | xr.Dataset, *, title: str, shows: str, assumptions: str, **attributes: Any
 ) -> xr.Dataset:
-    """A dataset a figure is drawn from: variables, the title, what to see, and the assumptions.
+    """Return the dataset a figure is drawn from: variables, title, caption and assumptions.
 
     Parameters
     ----------
     data
         Variables and coordinates, as :class:`xarray.Dataset` takes them, or a Dataset.
     title
-        Says what to see.
+        One line with the main result.
     shows
         One or two sentences for the caption.
     assumptions
@@ -60,7 +60,7 @@ def described(
 
 
 def plain_labels(ds: xr.Dataset) -> xr.Dataset:
-    """Labels as objects, which netCDF takes, and flags' attributes as lists."""
+    """Return a dataset with string labels as objects, which netCDF accepts."""
     changed = {
         name: variable.astype(object) for name, variable in ds.variables.items() if variable.dtype.kind in ("T", "U")
     }
@@ -70,11 +70,11 @@ def plain_labels(ds: xr.Dataset) -> xr.Dataset:
 
 
 def assumed(ds: xr.Dataset) -> str:
-    """The assumptions of a result, from its own coordinates and attributes: what is on an axis is not repeated."""
+    """Describe the assumptions of a result by its scalar coordinates and options; axes are not repeated."""
     parts = []
-    for name, words in (("model", model_name), ("gpu", gpu_name)):
+    for name, label in (("model", model_name), ("gpu", gpu_name)):
         if name in ds.coords and ds[name].ndim == 0:
-            parts.append(words(str(ds[name].values)))
+            parts.append(label(str(ds[name].values)))
     for name in ("precision", "efficiency"):
         if name in ds.coords and ds[name].ndim == 0:
             parts.append(f"{ds[name].values!s} {'efficiencies' if name == 'efficiency' else 'precision'}")
@@ -85,7 +85,7 @@ def assumed(ds: xr.Dataset) -> str:
 
 
 def accounting(options: Mapping[str, Any]) -> str:
-    """The options that differ from the defaults, in a few words."""
+    """List the options that differ from the defaults."""
     defaults = Options().canonical()
     away = {k: v for k, v in options.items() if k in defaults and v != defaults[k]}
     shown = [f"{k} {_option(v)}" for k, v in away.items()]
@@ -99,17 +99,17 @@ def _option(value: Any) -> str:
 
 
 def caption(ds: xr.Dataset) -> str:
-    """Caption of a figure: what to see, and under which assumptions."""
+    """Return the caption of a figure: what it shows, and under which assumptions."""
     return f"{ds.attrs['shows']} {ds.attrs['assumptions']}"
 
 
 def log_grid(low: float, high: float, points: int) -> list[int]:
-    """Whole numbers spaced evenly on a logarithmic axis, ends included, each once."""
+    """Return distinct whole numbers spaced evenly on a logarithmic axis, ends included."""
     return sorted({round(value) for value in np.geomspace(low, high, points)})
 
 
 def crossing(x: Any, y: Any, level: float = 1.0) -> float:
-    """Where a positive curve first rises through a level, between samples on logarithmic axes; NaN if it never does."""
+    """Return where a positive curve first rises through a level, interpolated on logarithmic axes, else NaN."""
     above = np.flatnonzero((np.asarray(y)[1:] >= level) & (np.asarray(y)[:-1] < level))
     if not above.size:
         return float("nan")
@@ -117,20 +117,20 @@ def crossing(x: Any, y: Any, level: float = 1.0) -> float:
     return float(np.exp(np.interp(np.log(level), np.log(np.asarray(y)[at]), np.log(np.asarray(x)[at]))))
 
 
-def longest(model: Any) -> float:
-    """The longest sequence of a model, infinite where it does not say."""
+def max_context(model: Any) -> float:
+    """Return the maximum context of a model in tokens, infinite where it states none."""
     return load_model(model).max_seq_len or float("inf")
 
 
 def instance(gpu: Any) -> int:
-    """Accelerators of an instance where nothing else is asked: 8, or 1 where so many are not joined."""
+    """Return the accelerators of an instance by default: 8, or 1 where 8 are not connected."""
     card = load_gpu(gpu)
-    joined = card.link_bandwidth and ((card.link_domain or 1) >= 8 or card.nic_bandwidth)
-    return 8 if joined else 1
+    connected = card.link_bandwidth and ((card.link_domain or 1) >= 8 or card.nic_bandwidth)
+    return 8 if connected else 1
 
 
 def drawable(values: xr.DataArray) -> xr.DataArray:
-    """The values, if any of them is a number.
+    """Return the values if any of them is a number.
 
     Raises
     ------

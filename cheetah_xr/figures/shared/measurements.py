@@ -1,4 +1,4 @@
-"""Published measurements of DeepSeek-V3/R1 decode, and the engine's answer for the same setups."""
+"""Read published measurements of DeepSeek-V3/R1 decode and predict the same setups."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ import xarray as xr
 from ...analysis import flag_labels
 from ...api import evaluate
 from ...specs import Precision, load_precision
+from .common import model_name
 
 NEVER_PUBLISHED = (
-    "The post's own points on 2 and 4 nodes of H100 were never published; those shown are of other people, each with "
-    "its source in the table of measurements."
+    "The points of [CHEETAH] on 2 and 4 nodes of H100 were never published; those shown are from other sources, each "
+    "named in the table of measurements."
 )
 CHOICES = (
-    "Experts overlap their exchange with computation where the source says so (two micro-batches), else not at all; "
-    "the context is the stated one, or the prompt and half of the answer; default accounting otherwise."
+    "The expert-parallel all-to-all is overlapped with computation where the source says so (two micro-batches), else "
+    "exposed; the context is the stated one, or the input and half of the output; default accounting otherwise."
 )
 
 
 @cache
 def measurements() -> pd.DataFrame:
-    """Every published point with its setup, its source and ``measured``, output tokens/s of one GPU.
+    """Read every published point with its setup, its source and ``measured``, output tokens/s of one GPU.
 
     ``value`` is what the source prints, output tokens/s of ``per_gpus`` GPUs. Column ``decode`` says whether the GPUs
     decode alone or prefill too. Points of speculative decoding are left out, and those that do not state their batch.
@@ -37,12 +38,12 @@ def measurements() -> pd.DataFrame:
 
 
 def setups() -> pd.DataFrame:
-    """One row per setup, in the order of the file."""
+    """Return one row per setup, in the order of the file."""
     return measurements().drop_duplicates("setup").set_index("setup", drop=False)
 
 
 def measured_points() -> dict[str, tuple[str, Any]]:
-    """The published points as variables on dim ``point``."""
+    """Return the published points as variables on dim ``point``."""
     points = measurements()
     marks = {
         "measured_batch": points.batch,
@@ -56,7 +57,7 @@ def measured_points() -> dict[str, tuple[str, Any]]:
 
 
 def precision_of(row: Any) -> Precision:
-    """Precision of a setup: one of the catalogue, with experts, attention core or cache of another where stated."""
+    """Return the precision of a setup: one of the catalogue, with experts, attention core or KV cache changed."""
     base = load_precision(row.precision)
     changed: dict[str, Any] = {}
     if row.experts:
@@ -75,7 +76,7 @@ EXPERT_FIELDS = ("weight_bytes", "input_bytes", "compute")
 def evaluated(
     row: Any, batch: Any, efficiency: Any = "kernels", phase: str = "decode", outputs: Sequence[str] | None = None
 ) -> xr.Dataset:
-    """The engine's result for a setup: decode at its context, or prefill of its prompt."""
+    """Evaluate a setup: decode at its context, or prefill of its input."""
     options = {name: getattr(row, name) for name in ("expert_comm", "redundant_experts")}
     if phase == "decode":
         options |= {"micro_batches": row.micro_batches, "overlap_ep": float(row.overlap_ep)}
@@ -85,7 +86,7 @@ def evaluated(
         precision_of(row),
         phase=phase,
         batch=batch,
-        seq_len=int(row.context if phase == "decode" else row.prompt),
+        seq_len=int(row.context if phase == "decode" else row.input_tokens),
         tp=row.tp,
         dp=row.dp,
         ep=row.ep,
@@ -96,25 +97,33 @@ def evaluated(
 
 
 def predictions() -> pd.DataFrame:
-    """Every measurement beside the engine's answer, output tokens/s of one GPU: ``predicted`` and ``ceiling``.
+    """Return every measurement with output tokens/s of one GPU as ``predicted`` and at ideal efficiencies (``ideal``).
 
-    Where the GPUs prefill too, the prefills of all prompts, one per attention rank at a time, come on top of the
-    decode steps of an answer. ``bound`` is the bottleneck of the decode step.
+    Where the GPUs prefill too, the prefills of all requests, one per attention rank at a time, are added to the
+    decode steps of an output. ``bound`` is the bottleneck of the decode step.
     """
     return pd.concat([_of_setup(rows) for _, rows in measurements().groupby("setup", sort=False)])
 
 
 def _of_setup(rows: pd.DataFrame) -> pd.DataFrame:
     setup: Any = next(rows.itertuples())
-    ds = evaluated(setup, sorted(set(rows.batch)), list(SETS)).sel(batch=rows.batch.to_list())
+    ds = evaluated(setup, sorted(set(rows.batch)), list(EFFICIENCIES)).sel(batch=rows.batch.to_list())
     seconds = ds["step_time"]
     if setup.decode == "with prefill":
-        prefill = evaluated(setup, setup.dp, list(SETS), "prefill")["step_time"]
-        seconds = seconds + ds["batch"] / setup.dp * prefill / setup.answer
-    found = ds["batch"] / seconds / setup.n_gpus
-    columns = {column: found.sel(efficiency=name).to_numpy() for name, column in SETS.items()}
+        prefill = evaluated(setup, setup.dp, list(EFFICIENCIES), "prefill")["step_time"]
+        seconds = seconds + ds["batch"] / setup.dp * prefill / setup.output_tokens
+    rates = ds["batch"] / seconds / setup.n_gpus
+    columns = {column: rates.sel(efficiency=name).to_numpy() for name, column in EFFICIENCIES.items()}
     return rows.assign(**columns, bound=flag_labels(ds["bottleneck"].sel(efficiency="kernels")).to_numpy())
 
 
-SETS = {"kernels": "predicted", "ideal": "ceiling"}
-"""Efficiency sets and the columns of their answers."""
+EFFICIENCIES = {"kernels": "predicted", "ideal": "ideal"}
+"""Efficiency profiles and the columns of their predictions."""
+
+
+def assumptions(efficiencies: str = "default efficiencies") -> str:
+    """Describe the assumptions of all setups."""
+    layouts = "; ".join(
+        f"{row.setup}: tp {row.tp}, dp {row.dp}, ep {row.ep}, {precision_of(row).name}" for row in setups().itertuples()
+    )
+    return f"{model_name('deepseek-v3')} and R1 without speculative decoding; {layouts}; {efficiencies}. {CHOICES}"

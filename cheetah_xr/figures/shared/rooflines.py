@@ -1,4 +1,4 @@
-"""Rooflines: what a step can reach at every arithmetic intensity, from the engine, and how to draw it."""
+"""Compute and draw rooflines: the FLOP/s attainable at every arithmetic intensity."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from ...api import evaluate
-from .seeds import ideal
+from .source_accounting import ideal
 from .style import BOUND_BY, FAINT, INK, log_axis
 
 LOW, HIGH = 0.1, 1e4
@@ -19,7 +19,7 @@ AXES = ("arithmetic intensity (FLOP per byte of HBM)", "attainable compute (TFLO
 
 
 def roof(gpu: Any, low: float = LOW, high: float = HIGH) -> xr.Dataset:
-    """Attainable FLOP/s of a parameter-count model whose bytes per weight sweep the intensity: 2 FLOP over those bytes.
+    """Return attainable FLOP/s of a parameter-count model over bytes per weight: intensity is 2 FLOP over those bytes.
 
     The ridge is one of the points, so that the corner of the roof is sharp.
     """
@@ -39,8 +39,8 @@ def roof(gpu: Any, low: float = LOW, high: float = HIGH) -> xr.Dataset:
 
 
 def points(model: Any, gpu: Any, options: Any, phase: str, seq_len: list[int], batch: int = 1) -> xr.Dataset:
-    """Intensity, reached FLOP/s, FLOPs and bottleneck of passes over a list of lengths."""
-    wanted = ["arithmetic_intensity", "flops", "step_time", "bottleneck"]
+    """Return intensity, reached FLOP/s, FLOPs and bottleneck of forward passes over a list of lengths."""
+    outputs = ["arithmetic_intensity", "flops", "step_time", "bottleneck"]
     ds = evaluate(
         model,
         gpu,
@@ -49,7 +49,7 @@ def points(model: Any, gpu: Any, options: Any, phase: str, seq_len: list[int], b
         phase=phase,
         efficiency="ideal",
         options=options,
-        outputs=wanted,
+        outputs=outputs,
         dtype="float64",
     )
     reached = (ds["flops"] / ds["step_time"]).assign_attrs(units="FLOP/s")
@@ -57,7 +57,7 @@ def points(model: Any, gpu: Any, options: Any, phase: str, seq_len: list[int], b
 
 
 def draw_roof(ax: Axes, ds: xr.Dataset, colour: str = INK, *, shade: bool = True) -> None:
-    """The roof, its two regimes as shades, and log axes with their units."""
+    """Draw the roof, its two regimes shaded, and logarithmic axes."""
     ridge, x, y = float(ds["ridge"]), ds["intensity"].values, ds["attainable"].values / 1e12
     if shade:
         ax.fill_between(x, y, where=x <= ridge, color=BOUND_BY["weights"], alpha=0.10, linewidth=0)
@@ -70,7 +70,7 @@ def draw_roof(ax: Axes, ds: xr.Dataset, colour: str = INK, *, shade: bool = True
 
 
 def mark_ridge(ax: Axes, ds: xr.Dataset, *, named: bool = True) -> None:
-    """A dotted line down from the corner, with the ridge in numbers at its foot."""
+    """Draw a dotted line down from the ridge, with its value at the foot."""
     ridge, peak = float(ds["ridge"]), float(ds["peak"]) / 1e12
     low = ax.get_ylim()[0]
     ax.plot([ridge, ridge], [low, peak], color=FAINT, linestyle=":", linewidth=1.2)

@@ -1,4 +1,4 @@
-"""One look for every figure: sizes, colours, and labels that stand beside what they name."""
+"""Define the style of every figure: sizes, colours, axes, and labels next to their lines."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ BOUND_BY = {
     "does_not_fit": "#d9d9d9",
     "invalid": "#f5f5f5",
 }
-"""Colour of every resource that can bound a point (Okabe and Ito), and of what cannot run."""
+"""Colour of every resource that can bound a point (Okabe and Ito), and of invalid points."""
 
 BOUND_NAMES = {
     "compute": "compute",
@@ -103,39 +103,39 @@ PHASES = {"prefill": SERIES[1], "decode": SERIES[0]}
 
 
 def gpu_colour(name: str) -> str:
-    """Colour of an accelerator; those without one of their own get a fixed one by name."""
+    """Return the colour of an accelerator; unlisted ones get one by their name."""
     return GPU_COLOURS.get(name) or OTHERS[sum(map(ord, name)) % len(OTHERS)]
 
 
 def regime_colours() -> ListedColormap:
-    """Colour map of the flags of :func:`cheetah_xr.analysis.regimes`."""
+    """Return the colour map of the flags of :func:`cheetah_xr.analysis.regimes`."""
     return ListedColormap(list(BOUND_BY.values()))
 
 
 def new_figure(
     rows: int = 1, columns: int = 1, width: float = WIDTH, height: float = HEIGHT, **panels: Any
 ) -> tuple[Figure, Any]:
-    """A figure and its axes in the style of all, without a window; `panels` as for ``Figure.subplots``."""
+    """Create a figure and its axes in the common style; `panels` as for ``Figure.subplots``."""
     with mpl.rc_context(RC):
         fig = Figure(figsize=(width, height), layout="constrained")
         return fig, fig.subplots(rows, columns, **panels)
 
 
 def titled(ax: Axes, title: str, x: str, y: str) -> None:
-    """Title that says what to see, in two lines where it is long, and axes with their units."""
+    """Set the title, wrapped where it is long, and the axis labels."""
     ax.set_title(textwrap.fill(title, LETTERS, break_on_hyphens=False))
     ax.set_xlabel(x)
     ax.set_ylabel(y)
 
 
 def headline(fig: Figure, title: str) -> None:
-    """Title of a figure with several panels or wide labels, in as many lines as it takes."""
+    """Set the title of a figure with several panels or wide labels, wrapped to its width."""
     lines = textwrap.fill(title, int(10 * fig.get_figwidth()), break_on_hyphens=False)
     fig.suptitle(lines, x=0.01, ha="left", fontsize=RC["axes.titlesize"], fontweight=RC["axes.titleweight"])
 
 
 def log_axis(ax: Axes, which: str, *, binary: bool = False) -> None:
-    """A logarithmic axis with plain numbers: decades, or powers of two."""
+    """Make an axis logarithmic with plain numbers: decades, or powers of two."""
     axis = ax.xaxis if which == "x" else ax.yaxis
     set_scale = ax.set_xscale if which == "x" else ax.set_yscale
     base = 2 if binary else 10
@@ -146,7 +146,7 @@ def log_axis(ax: Axes, which: str, *, binary: bool = False) -> None:
 
 
 def log_room(ax: Axes, low: float, high: float, left: float, right: float, width: float = 410.0) -> float:
-    """Limits of a logarithmic x axis with `left` and `right` points of room beside the numbers.
+    """Set the limits of a logarithmic x axis with a margin of `left` and `right` points outside the data.
 
     Returns the points of a factor of e, for axes `width` points wide.
     """
@@ -156,14 +156,14 @@ def log_room(ax: Axes, low: float, high: float, left: float, right: float, width
 
 
 def plain(value: float) -> str:
-    """A number as people write it: 0.01, 5, 20,000, 1M."""
+    """Format a number as people write it: 0.01, 5, 20,000, 1M."""
     if value >= 1e6:
         return str(EngFormatter(sep="")(value))
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"
 
 
 def tokens(value: float) -> str:
-    """A length: 512, 8k, 128k, 1M (binary thousands where they are whole)."""
+    """Format a number of tokens: 512, 8k, 128k, 1M (binary thousands where they are whole)."""
     for factor, unit in ((2**20, "M"), (2**10, "k")):
         if value >= factor and value % factor == 0:
             return f"{value / factor:,.0f}{unit}"
@@ -178,9 +178,9 @@ def end_labels(
     offset: float = 5.0,
     ha: Literal["left", "right"] = "left",
 ) -> None:
-    """Name lines at their ends, (x, y, text, colour), pushed apart so that no two names touch.
+    """Label lines at their ends, (x, y, text, colour), pushed apart so that no two labels touch.
 
-    Names stand right of the ends, or left of them with `ha` "right". Call it last: it reads the limits of the axes.
+    Labels are right of the ends, or left of them with `ha` "right". Call it last: it reads the limits of the axes.
     """
     fig: Any = ax.figure
     height = FONT * gap * fig.dpi / 72
@@ -203,22 +203,22 @@ def end_labels(
 
 
 def spread(positions: Sequence[float], gap: float) -> list[float]:
-    """Ascending positions moved as little as needed to be `gap` apart."""
+    """Move ascending positions as little as needed to be `gap` apart."""
     groups: list[list[float]] = []
     for position in positions:
         groups.append([position, 1])
         while len(groups) > 1 and groups[-1][0] - groups[-2][0] < gap * (groups[-1][1] + groups[-2][1]) / 2:
             (b, m), (a, n) = groups.pop(), groups.pop()
             groups.append([(a * n + b * m) / (n + m), n + m])
-    found: list[float] = []
+    placed: list[float] = []
     for centre, count in groups:
         first = centre - gap * (count - 1) / 2
-        found += [first + gap * i for i in range(int(count))]
-    return found
+        placed += [first + gap * i for i in range(int(count))]
+    return placed
 
 
 def corners(values: Any) -> Any:
-    """Edges of cells around values on a logarithmic axis, for ``pcolormesh``."""
+    """Return the cell edges around values on a logarithmic axis, for ``pcolormesh``."""
     logs = np.log(np.asarray(values, dtype=float))
     middle = (logs[1:] + logs[:-1]) / 2
     return np.exp(np.concatenate(([2 * logs[0] - middle[0]], middle, [2 * logs[-1] - middle[-1]])))

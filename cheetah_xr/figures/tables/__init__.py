@@ -1,1 +1,1 @@
-"""One module per table, with ``data``."""
+"""Hold one module per table, each with ``data``."""

@@ -1,29 +1,28 @@
-"""Seed 1, validation: published measurements of DeepSeek-V3/R1 decode beside the engine's answer."""
+"""Tabulate [CHEETAH], validation: published measurements of DeepSeek-V3/R1 decode and the engine's predictions."""
 
 from __future__ import annotations
 
 import xarray as xr
 
-from ..plots.decode_tps import assumptions
 from ..shared.common import described
-from ..shared.measurements import NEVER_PUBLISHED, predictions
+from ..shared.measurements import NEVER_PUBLISHED, assumptions, predictions
 from ..shared.style import BOUND_NAMES
 
 
 def data() -> xr.Dataset:
-    """One row per measurement."""
+    """Return one row per measurement."""
     table = predictions()
     columns = {
         "setup": table.setup,
         "engine": table.engine,
         "run": table.note.where(table.note != "", "-"),
-        "GPUs": table.decode.map({"alone": "decode", "with prefill": "decode and prefill"}),
+        "GPUs": table.decode.map({"decode only": "decode", "with prefill": "decode and prefill"}),
         "batch": table.batch,
         "context": table.context,
         "measured": table.measured.round(2),
         "predicted": table.predicted.round(2),
         "error_percent": (100 * (table.predicted / table.measured - 1)).round(0),
-        "ideal": table.ceiling.round(2),
+        "ideal": table.ideal.round(2),
         "bound_by": table.bound.map(BOUND_NAMES),
         "date": table.date,
         "source": table.source,
@@ -33,7 +32,7 @@ def data() -> xr.Dataset:
         title="DeepSeek-V3/R1 decode, measured and predicted: output tokens/s of one GPU",
         shows="Predicted at default efficiencies, and at ideal ones, which nothing measured should exceed; no factor "
         "was fitted to these points. Where GPUs prefill too, the prefills of all prompts are added to the decode "
-        "steps. One request alone on 8 GPUs is predicted worst: it waits for more small kernels than are counted. "
+        "steps. The single request on 8 GPUs has the largest error: it runs more small kernels than are counted. "
         + NEVER_PUBLISHED,
         assumptions=assumptions(),
     )

@@ -1,4 +1,4 @@
-"""Seed 2, appendix A: the 16 steps of a layer, prefill and decode, beside the operation ledger."""
+"""Tabulate [Qwen3-FLOPs], appendix A: the 16 steps of a layer in prefill and decode, printed and counted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import xarray as xr
 from ...api import operations
 from ...specs import load_model
 from ..shared.common import model_name
-from ..shared.seeds import Quote, quoted
+from ..shared.quotations import Quote, quoted
 
 MODEL, LENGTH = "qwen3-32b", 1000
 
@@ -31,13 +31,13 @@ STEPS: tuple[tuple[str, str, str | tuple[str, str]], ...] = (
     ("down_proj", "MLP down projection", "262,144,000"),
     ("mlp_residual", "second residual add", "5,120"),
 )
-"""Operation, the seed's name, and the factor it prints: of T in prefill and alone in decode, or of T(T+1) and of L."""
+"""Operation, its name in [Qwen3-FLOPs], and the printed factor: of T in prefill and 1 in decode, or of T(T+1) and L."""
 
 
 def _rows() -> Iterator[Quote]:
     for phase in ("prefill", "decode"):
-        ledger = operations(MODEL, phase, LENGTH)["flops"]
-        for number, (name, words, printed) in enumerate(STEPS, 1):
+        flops = operations(MODEL, phase, LENGTH)["flops"]
+        for number, (name, label, printed) in enumerate(STEPS, 1):
             per, unit = {
                 ("prefill", False): (LENGTH, "FLOP per T"),
                 ("prefill", True): (LENGTH * (LENGTH + 1), "FLOP per T(T+1)"),
@@ -45,18 +45,18 @@ def _rows() -> Iterator[Quote]:
                 ("decode", True): (LENGTH, "FLOP per L"),
             }[phase, isinstance(printed, tuple)]
             shown = printed[phase == "decode"] if isinstance(printed, tuple) else printed
-            computed = float(ledger.sel(operation=name)) / per
-            yield Quote(f"{phase} {number:>2}. {words}", unit, shown, computed, f"{phase} FLOPs, step {number}")
+            computed = float(flops.sel(operation=name)) / per
+            yield Quote(f"{phase} {number:>2}. {label}", unit, shown, computed, f"{phase} FLOPs, step {number}")
 
 
 def data() -> xr.Dataset:
-    """Every step as the seed prints it and as the ledger counts it."""
+    """Return every step, printed and counted."""
     layers = load_model(MODEL).n_layers
     return quoted(
         _rows(),
-        title=f"{model_name(MODEL)}: the 16 steps of a layer",
-        shows=f"FLOPs of one of {layers} layers, step by step, as appendix A of seed 2 prints them and as the ledger "
-        "counts them. T is the tokens of a prompt, L those of a context.",
-        assumptions=f"One sequence; the ledger at T = L = {LENGTH:,}, divided by the seed's variable; small operations "
-        "counted as FLOPs.",
+        title=f"[Qwen3-FLOPs]: the 16 steps of a layer of {model_name(MODEL)}",
+        shows=f"FLOPs of one of {layers} layers, step by step, as appendix A of [Qwen3-FLOPs] prints them and as "
+        "`cheetah_xr.operations` counts them. T is the tokens of a prompt, L those of a context.",
+        assumptions=f"One sequence; counted at T = L = {LENGTH:,} and divided by the variable of the text; elementwise "
+        "and normalization operations counted as FLOPs.",
     )

@@ -1,4 +1,4 @@
-"""Seed 3: batch-1 decode ceilings, the prefill of 2,000 tokens, and what real engines reach."""
+"""Tabulate [Roofline]: batch-1 decode limits, the prefill of 2,000 tokens, and the efficiency of serving engines."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import xarray as xr
 
 from ...api import evaluate
-from ..shared.seeds import A100, H100, RTX_4090, RTX_4090_ROUNDED, Quote, ideal, quoted
+from ..shared.quotations import Quote, quoted
+from ..shared.source_accounting import A100, H100, RTX_4090, RTX_4090_ROUNDED, ideal
 
 MODEL, PROMPT = "8b", 2000
 REAL = ("llama-3.1-8b", "h100-sxm")
-"""What the default efficiencies are asked about."""
+"""Model and accelerator at which the default efficiencies are evaluated."""
 
 
 def _rows() -> Iterator[Quote]:
@@ -46,28 +47,29 @@ def _prefill() -> Iterator[Quote]:
 
 
 def _real_engines() -> Iterator[Quote]:
-    """The seed's two bands of practice beside the default efficiencies."""
+    """Yield the efficiency ranges of serving engines in [Roofline], with those of the default efficiencies."""
     decode, prefill = [
         evaluate(*REAL, batch=1, seq_len=PROMPT, phase=phase, efficiency=["ideal", "kernels"], dtype="float64")[
             "step_time"
         ]
         for phase in ("decode", "prefill")
     ]
-    share, factor = 100 * decode[0] / decode[1], prefill[1] / prefill[0]
-    note = "a band of practice; computed: the default efficiencies"
-    yield Quote("real share of the decode ceiling, from", "%", "50", share, "worked example", note)
-    yield Quote("real share of the decode ceiling, to", "%", "85", share, "worked example", note)
+    fraction, factor = 100 * decode[0] / decode[1], prefill[1] / prefill[0]
+    note = "a range of practice; computed: the default efficiencies"
+    yield Quote("fraction of the decode limit, from", "%", "50", fraction, "worked example", note)
+    yield Quote("fraction of the decode limit, to", "%", "85", fraction, "worked example", note)
     yield Quote("real prefill over the ideal, from", "1", "1.5", factor, "prefill: the compute-bound phase", note)
     yield Quote("real prefill over the ideal, to", "1", "3", factor, "prefill: the compute-bound phase", note)
 
 
 def data() -> xr.Dataset:
-    """Ceilings as the seed prints them and as the engine computes them."""
+    """Return the decode limits and the prefill, printed and computed."""
     return quoted(
         _rows(),
-        title="8B in BF16: batch-1 decode ceilings and a prefill of 2,000 tokens",
-        shows="The least time of a decode step is that of reading the weights once, the least time of a prefill that "
-        "of its FLOPs. The last four rows put the seed's bands of practice beside the default efficiencies.",
-        assumptions="A model given as 8e9 parameters; the seed's own bandwidths and BF16 peaks; ideal efficiencies, "
-        "no cache, no activations. Bands: Llama-3.1-8B on one H100 SXM, one sequence of 2,000 tokens.",
+        title="[Roofline]: 8B in BF16, batch-1 decode limits and a prefill of 2,000 tokens",
+        shows="The lower bound of a decode step is the time of reading the weights once, that of a prefill the time of "
+        "its FLOPs. The last four rows compare the ranges [Roofline] gives for serving engines with the default "
+        "efficiencies.",
+        assumptions="A model given as 8e9 parameters; bandwidths and BF16 peaks as printed; ideal efficiencies, no KV "
+        "cache, no activations. Ranges: Llama-3.1-8B on one H100 SXM, one sequence of 2,000 tokens.",
     )

@@ -1,4 +1,4 @@
-"""Seed 3: arithmetic intensity of a decode step and the ridge of its three accelerators."""
+"""Tabulate [Roofline]: arithmetic intensity of a decode step and the ridge of its three accelerators."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import xarray as xr
 
-from ..shared.seeds import A100, H100, INT4, RTX_4090, RTX_4090_ROUNDED, Quote, ideal, quoted
+from ..shared.quotations import Quote, quoted
+from ..shared.source_accounting import A100, H100, INT4, RTX_4090, RTX_4090_ROUNDED, ideal
 
 FP8_H100 = H100 | {"peak_fp8_tflops": 1979}
 
@@ -18,8 +19,8 @@ def _rows() -> Iterator[Quote]:
     yield Quote("8B in BF16: weights of a step", "GB", "16", one["bytes_weights"] / 1e9, where)
     for name, precision, printed in (("BF16", "bf16", "1"), ("FP8", "fp8", "2"), ("INT4", INT4, "4")):
         intensity = ideal("8b", FP8_H100, precision, outputs=["arithmetic_intensity"])["arithmetic_intensity"]
-        own = "by the seed's formula, 2/bytes" if name == "FP8" else ""
-        yield Quote(f"intensity at batch 1, {name}", "FLOP/B", printed, intensity, where, own)
+        formula = "by its formula, 2/bytes" if name == "FP8" else ""
+        yield Quote(f"intensity at batch 1, {name}", "FLOP/B", printed, intensity, where, formula)
     for name, gpu, printed, note in (
         ("A100 80GB", A100, "156", ""),
         ("H100 SXM", H100, "295", ""),
@@ -32,11 +33,12 @@ def _rows() -> Iterator[Quote]:
 
 
 def data() -> xr.Dataset:
-    """Intensities and ridges as the seed prints them and as the engine computes them."""
+    """Return intensities and ridge points, printed and computed."""
     return quoted(
         _rows(),
-        title="Intensity of a decode step and the ridge of three accelerators",
+        title="[Roofline]: arithmetic intensity of a decode step and the ridge of three accelerators",
         shows="FLOPs per byte of one decode step at batch 1 and the intensity at which compute and memory take the "
-        "same time, as seed 3 prints them and as the engine computes them.",
-        assumptions="A model given as 8e9 parameters, without cache or activations; the seed's bandwidths and peaks.",
+        "same time, as [Roofline] prints them and as the engine computes them.",
+        assumptions="A model given as 8e9 parameters, without KV cache or activations; bandwidths and peaks as "
+        "printed.",
     )

@@ -1,15 +1,15 @@
-"""Numbers behind the figures and tables of seed 1: what it states, and crossovers at positions derived by hand."""
+"""Numbers behind the figures and tables of [CHEETAH]: what it states, and crossovers at positions derived by hand."""
 
 import numpy as np
 import pytest
 
 import cheetah_xr as cx
 from cheetah_xr.figures import render
-from cheetah_xr.figures.catalogue import SEED_1_FIGURES, SEED_1_TABLES
+from cheetah_xr.figures.catalogue import CHEETAH, FIGURES_BY_SOURCE, TABLES_BY_SOURCE
 from cheetah_xr.figures.plots import regime_map
-from cheetah_xr.figures.plots.prefill_share import ANSWERS
+from cheetah_xr.figures.plots.prefill_fraction import OUTPUTS
 from cheetah_xr.figures.shared import measurements
-from cheetah_xr.figures.tables.levers import CORNERS, LEVERS
+from cheetah_xr.figures.shared.decode_corners import CORNERS, LEVERS
 
 # Llama-3.1-70B: one layer and the whole, bf16.
 HIDDEN, HEADS, KV_HEADS, HEAD, FFN, LAYERS, VOCAB = 8192, 64, 8, 128, 28672, 80, 128256
@@ -31,13 +31,13 @@ def data():
     return of
 
 
-def test_every_figure_of_the_post_is_there_in_its_order():
-    assert list(SEED_1_FIGURES) == [
-        "decode-tps", "roofline", "prefill-share", "prefill-share-attention", "prefill-flops", "decode-bytes",
+def test_every_figure_of_cheetah_is_listed_in_its_order():
+    assert list(FIGURES_BY_SOURCE[CHEETAH]) == [
+        "decode-tps", "roofline", "prefill-fraction", "prefill-fraction-attention", "prefill-flops", "decode-bytes",
         "batch-amortisation", "regime-map", "intensity-map", "moe-batching", "decode-tps-per-gpu", "ttft",
         "cpu-overhead",
     ]  # fmt: skip
-    assert list(SEED_1_TABLES) == ["levers", "measured"]
+    assert list(TABLES_BY_SOURCE[CHEETAH]) == ["levers", "measured"]
 
 
 def test_footnote_9_links():
@@ -104,7 +104,7 @@ def test_bottlenecks_move_from_memory_to_communication(data):
     assert bounds(ds.sel(setup="48 GB200, EP48, FP4"))[-1] == "compute"
 
 
-def test_measured_beside_predicted(data):
+def test_measured_and_predicted(data):
     ds = data("measured")
     assert (ds.measured <= ds.ideal).all()
     assert (ds.predicted <= ds.ideal).all()
@@ -159,14 +159,14 @@ def test_decode_is_left_of_the_ridge_and_prefill_on_the_roof(data):
     ds = data("roofline")
     assert float(ds.ridge) == pytest.approx(H100["bf16"] / H100["hbm"])
     frame = ds.to_dataframe()
-    decode = frame[frame["pass"].str.startswith("decode")]
+    decode = frame[frame["forward_pass"].str.startswith("decode")]
     assert set(decode.operation) >= {"q_proj", "o_proj", "gate_proj", "down_proj", "attn_core", "lm_head"}
     assert (decode.intensity < float(ds.ridge)).all()
     np.testing.assert_allclose(decode.attainable, decode.intensity * H100["hbm"])
-    prefill = frame[frame["pass"].str.startswith("prefill") & (frame.kernel != "lm_head")]
+    prefill = frame[frame["forward_pass"].str.startswith("prefill") & (frame.kernel != "lm_head")]
     below = prefill[prefill.attainable < H100["bf16"]]
-    assert below[["pass", "operation"]].to_numpy().tolist() == [["prefill, 512 tokens", "attn_core"]]
-    at_512 = prefill[prefill["pass"] == "prefill, 512 tokens"].set_index("operation")
+    assert below[["forward_pass", "operation"]].to_numpy().tolist() == [["prefill, 512 tokens", "attn_core"]]
+    at_512 = prefill[prefill["forward_pass"] == "prefill, 512 tokens"].set_index("operation")
     assert at_512.intensity["down_proj"] == pytest.approx(474, abs=0.5)
 
 
@@ -174,15 +174,15 @@ def test_decode_is_left_of_the_ridge_and_prefill_on_the_roof(data):
 
 
 def test_share_of_prefill_grows_with_the_input_and_shrinks_with_the_output(data):
-    share = data("prefill-share").prefill_share
+    share = data("prefill-fraction").prefill_fraction
     assert (share.diff("input_tokens") > -1e-4).all()
-    assert (share.sel(output_tokens=ANSWERS["RAG"]) > share.sel(output_tokens=ANSWERS["chat"])).all()
-    assert float(share.sel(output_tokens=ANSWERS["chat"])[0]) < 0.01
-    assert float(share.sel(output_tokens=ANSWERS["RAG"])[-1]) > 0.7
+    assert (share.sel(output_tokens=OUTPUTS["RAG"]) > share.sel(output_tokens=OUTPUTS["chat"])).all()
+    assert float(share.sel(output_tokens=OUTPUTS["chat"])[0]) < 0.01
+    assert float(share.sel(output_tokens=OUTPUTS["RAG"])[-1]) > 0.7
 
 
 def test_a_share_step_by_step(data):
-    share = data("prefill-share").prefill_share.sel(output_tokens=128)
+    share = data("prefill-fraction").prefill_fraction.sel(output_tokens=128)
     length = int(share.input_tokens[20])
     where = {"tp": 8, "batch": 1, "efficiency": "ideal", "dtype": "float64"}
     ttft = float(cx.evaluate("llama-3.1-70b", "h100-sxm", seq_len=length, phase="prefill", **where).step_time)
@@ -191,8 +191,8 @@ def test_a_share_step_by_step(data):
 
 
 def test_a_smaller_cache_raises_the_share_of_prefill(data):
-    ds = data("prefill-share-attention")
-    mha, gqa, mla = (ds.prefill_share.sel(model=name) for name in ("MHA", "GQA", "MLA"))
+    ds = data("prefill-fraction-attention")
+    mha, gqa, mla = (ds.prefill_fraction.sel(model=name) for name in ("MHA", "GQA", "MLA"))
     assert (mla > gqa).all()
     assert (gqa > mha).all()
     cache = ds.kv_bytes_per_token.sel(model=["MHA", "GQA", "MLA"]).values.tolist()
@@ -319,7 +319,7 @@ def test_expert_parallel_decode_becomes_bound_by_communication(data):
 
 def test_a_dense_model_takes_the_dense_side():
     ds = render.data_of("moe-batching", model="qwen3-32b")
-    assert "DeepSeek-V3 beside Qwen3-32B" in ds.attrs["title"]
+    assert "DeepSeek-V3 and Qwen3-32B" in ds.attrs["title"]
     assert float(ds.crossover_dense) == pytest.approx(H100["fp8"] / H100["hbm"] / 2, rel=0.01)
 
 
@@ -353,7 +353,7 @@ def test_one_pass_over_experts_is_less_work_than_prompts_in_turn():
 
 
 def test_overhead_dominates_a_small_model_only(data):
-    share = data("cpu-overhead").overhead_share
+    share = data("cpu-overhead").overhead_fraction
     first = share.sel(batch=1)
     assert float(first.sel(model="qwen3-0.6b")) > 0.5
     assert float(first.sel(model="qwen3-32b")) < 0.05
@@ -375,7 +375,9 @@ FIXED = ("decode-tps", "decode-tps-per-gpu", "measured", "prefill-flops")
 """About accelerators of their own, or about none."""
 
 
-@pytest.mark.parametrize("name", [name for name in (*SEED_1_FIGURES, *SEED_1_TABLES) if name not in FIXED])
+@pytest.mark.parametrize(
+    "name", [name for name in (*FIGURES_BY_SOURCE[CHEETAH], *TABLES_BY_SOURCE[CHEETAH]) if name not in FIXED]
+)
 def test_figures_are_redrawn_for_another_gpu(name, data):
     assert not data(name).drop_attrs().equals(render.data_of(name, gpu="b200-sxm").drop_attrs())
 
@@ -383,7 +385,7 @@ def test_figures_are_redrawn_for_another_gpu(name, data):
 @pytest.mark.parametrize(
     ("name", "asked", "words"),
     [
-        ("prefill-share-attention", {"model": "deepseek-v3"}, "grouped-query"),
+        ("prefill-fraction-attention", {"model": "deepseek-v3"}, "grouped-query"),
         ("decode-bytes", {"model": "8b"}, "nothing to draw"),
         ("decode-tps", {"gpu": "h100-sxm"}, "leave --gpu out"),
     ],

@@ -1,6 +1,8 @@
 """Every figure: drawn from its dataset alone, legible, captioned; its numbers are tested in test_figure_*.py."""
 
+import ast
 import itertools
+from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
@@ -11,7 +13,7 @@ from matplotlib.text import Text
 
 from cheetah_xr import SpecError
 from cheetah_xr.figures import render
-from cheetah_xr.figures.catalogue import CALIBRATED_FIGURES, FIGURES, TABLES
+from cheetah_xr.figures.catalogue import FIGURES, FIGURES_BY_SOURCE, INTERVALS, TABLES
 from cheetah_xr.figures.shared.style import RC, spread
 from tests.helpers.priors import draws_of_priors, write_csv
 
@@ -24,7 +26,7 @@ def cases(tmp_path_factory):
 
     def case(name):
         if name not in made:
-            ds = render.data_of(name, posterior=posterior if name in CALIBRATED_FIGURES else None)
+            ds = render.data_of(name, posterior=posterior if name in FIGURES_BY_SOURCE[INTERVALS] else None)
             made[name] = (ds, picture(name, ds))
         return made[name]
 
@@ -115,13 +117,13 @@ AWKWARD = [
     ("cpu-overhead", {"gpu": "rtx-4090"}, "Qwen3-32B: too large for it"),
     ("roofline-prefill", {"model": "gpt-oss-120b"}, "stays left of the ridge"),
     ("roofline-decode", {"model": "mistral-7b-v0.1"}, "the most at any context"),
-    ("memory-budget", {"model": "qwen3-0.6b"}, "requests share the rest"),
+    ("memory-budget", {"model": "qwen3-0.6b"}, "requests fit in the rest"),
     ("memory-budget", {"model": "deepseek-v4-flash"}, "not one request fits"),
     ("activation-reserve", {"model": "deepseek-v4-flash"}, "Not one request fits"),
     ("kv-by-context", {"gpu": "rtx-4090"}, "no request fits"),
     ("cost-interactivity", {"model": "gpt-oss-120b"}, "mxfp4-experts"),
 ]
-"""Models and accelerators of which the title or caption of the seed would be false."""
+"""Models and accelerators for which the default title or caption would be false."""
 
 
 @pytest.mark.parametrize(("name", "asked", "words"), AWKWARD)
@@ -140,7 +142,7 @@ def test_titles_and_captions_follow_what_is_redrawn(name, asked, words, cases):
     ("name", "asked", "words"),
     [
         ("regime-map", {"model": "deepseek-v4-flash", "gpu": "rtx-4090"}, "nothing to draw"),
-        ("prefill-share-attention", {"model": "minimax-m3"}, "full grouped-query attention"),
+        ("prefill-fraction-attention", {"model": "minimax-m3"}, "full grouped-query attention"),
         ("roofline", {"model": "opt-125m"}, "seq_beyond_max"),
     ],
 )
@@ -201,9 +203,18 @@ def test_bad_requests_are_one_message(cli, tmp_path, arguments, words):
 
 
 def test_figures_that_cannot_be_redrawn_are_named(cli, tmp_path, monkeypatch):
-    monkeypatch.setattr(render, "names", lambda: ["seed-3-ridge", "kv-by-context"])
+    monkeypatch.setattr(render, "names", lambda: ["roofline-ridge-points", "kv-by-context"])
     ran = cli("figures", "--out", tmp_path, "--model", "llama-3.1-8b")
     assert ran.code == 0
-    assert "seed-3-ridge: left out: " in ran.err
+    assert "roofline-ridge-points: left out: " in ran.err
     assert {p.suffix for p in tmp_path.glob("kv-by-context.*")} == {".png", ".pdf", ".nc"}
     assert cli("figures", "--out", tmp_path, "--model", "llama-9").code == 2
+
+
+@pytest.mark.parametrize(
+    ("folder", "not_from"), [("shared", ("plots", "tables")), ("plots", ("tables",)), ("tables", ("plots",))]
+)
+def test_plots_and_tables_import_what_they_have_in_common_from_shared(folder, not_from):
+    for path in (Path(render.__file__).parent / folder).glob("*.py"):
+        modules = [n.module or "" for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ImportFrom)]
+        assert not [module for module in modules if module.split(".")[0] in not_from], path

@@ -1,4 +1,4 @@
-"""Figures beyond the seeds: their numbers, checked against loops, specs and formulas written out here."""
+"""Further comparisons: their numbers, checked against loops, specs and formulas written out here."""
 
 import math
 import re
@@ -201,5 +201,5 @@ def test_families_differ_as_the_caption_says(made):
         assert float(growth(model=model)) < 1.3, "windows and states are most of a short sequence"
     sparse, dense = (float(held.sel(model=m, seq_len=65536)) for m in ("deepseek-v3.2", "deepseek-v3"))
     assert sparse > dense, "sparse attention holds no less"
-    for model, longest in zip(ds["model"].values, ds["longest"].values, strict=True):
+    for model, longest in zip(ds["model"].values, ds["max_context"].values, strict=True):
         assert longest == cx.load_model(model).max_seq_len

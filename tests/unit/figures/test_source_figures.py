@@ -1,4 +1,4 @@
-"""Figures and tables of seeds 2 and 3: every exact number the seeds state, read off the data that is drawn."""
+"""Figures and tables of [Qwen3-FLOPs] and [Roofline]: every exact number the texts print, in the data drawn."""
 
 import functools
 
@@ -23,7 +23,7 @@ def computed(name, item, unit):
     return table(name).loc[(item, unit), "computed"]
 
 
-class TestSeed2Figures:
+class TestQwen3FlopsFigures:
     def test_ridge(self):
         ds = data("roofline-ridge")
         assert float(ds.ridge) == pytest.approx(298.5, abs=0.05)
@@ -90,16 +90,16 @@ class TestSeed2Figures:
         assert real.free - one.free == pytest.approx(one.kv)
         assert full.free < one.kv
         assert acts.activations == pytest.approx(0.1 * real.weights)
-        assert acts.activations + acts.activations_band == pytest.approx(0.3 * real.weights)
+        assert acts.activations + acts.activations_range == pytest.approx(0.3 * real.weights)
 
     def test_activation_reserve(self):
         ds = data("activation-reserve")
         fits = ds.requests.sel(gpu="h100-sxm")
         room = 80e9 - 65_522_892_800
-        for share in (0.0, 0.1, 0.2, 0.3):
-            expected = max(0, (room - share * 65_522_892_800) // 536_870_912)
-            assert float(fits.sel(share=share)) == pytest.approx(expected, abs=1e-9), share
-        assert bool((ds.requests.diff("share") <= 0).all())
+        for reserve in (0.0, 0.1, 0.2, 0.3):
+            expected = max(0, (room - reserve * 65_522_892_800) // 536_870_912)
+            assert float(fits.sel(reserve=reserve)) == pytest.approx(expected, abs=1e-9), reserve
+        assert bool((ds.requests.diff("reserve") <= 0).all())
 
     def test_kv_by_context(self):
         ds = data("kv-by-context")
@@ -125,9 +125,9 @@ class TestSeed2Figures:
             cx.evaluate("8b", "h100-sxm", batch=1, seq_len=1, overrides={"gpu.release_year": [2020, 2024]})
 
 
-class TestSeed2Tables:
+class TestQwen3FlopsTables:
     def test_sixteen_steps_twice_and_all_exact(self):
-        frame = table("seed-2-operations")
+        frame = table("qwen3-flops-operations")
         assert len(frame) == 32
         assert (frame.difference == 0).all()
         assert (frame.note == "exact").all()
@@ -144,7 +144,7 @@ class TestSeed2Tables:
         ],
     )
     def test_a_step(self, item, unit, value):
-        assert computed("seed-2-operations", item, unit) == value
+        assert computed("qwen3-flops-operations", item, unit) == value
 
     @pytest.mark.parametrize(
         ("item", "unit", "value"),
@@ -157,31 +157,33 @@ class TestSeed2Tables:
             ("LM head: weights", "B", 1_555_824_640),
             ("KV cache: one token", "B", 262_144),
             ("KV cache: 2,048 tokens", "B", 536_870_912),
-            ("prefill T=1000: with small operations", "FLOP", 63_485_995_008_000),
-            ("decode: tokens' terms, 64 layers", "FLOP", 62_426_120_192),
-            ("decode: pairs' terms, 64 layers", "FLOP per L", 2_117_632),
-            ("prefill: pairs' terms, 64 layers", "FLOP per T(T+1)", 1_058_816),
+            ("prefill T=1000: with small_ops", "FLOP", 63_485_995_008_000),
+            ("decode: terms per token, 64 layers", "FLOP", 62_426_120_192),
+            ("decode: terms per token pair, 64 layers", "FLOP per L", 2_117_632),
+            ("prefill: terms per token pair, 64 layers", "FLOP per T(T+1)", 1_058_816),
         ],
     )
     def test_exact_totals(self, item, unit, value):
-        row = table("seed-2-totals").loc[(item, unit)]
+        row = table("qwen3-flops-totals").loc[(item, unit)]
         assert row.computed == row.printed == value
 
     def test_the_slip_of_the_decode_flops_is_pointed_out(self):
-        row = table("seed-2-totals").loc[("decode L=1000: a step", "FLOP")]
+        row = table("qwen3-flops-totals").loc[("decode L=1000: a step", "FLOP")]
         assert row.printed == 62_428_237_824 == 62_426_120_192 + 2_117_632
         assert row.computed == 64_543_752_192
         assert row.note.startswith("slip")
 
     def test_intensities(self):
-        assert computed("seed-2-totals", "ridge of the H100", "FLOP/B") == pytest.approx(298.5, abs=0.05)
-        assert computed("seed-2-totals", "prefill T=1000: core", "TFLOP") == pytest.approx(63.46, abs=0.005)
-        assert computed("seed-2-totals", "prefill T=1000: core intensity", "FLOP/B") == pytest.approx(1012.6, abs=0.05)
-        assert computed("seed-2-totals", "decode L=1000: intensity", "FLOP/B") == pytest.approx(1.03, abs=0.005)
-        assert computed("seed-2-totals", "decode, long contexts: intensity", "FLOP/B") == pytest.approx(8.078125)
+        assert computed("qwen3-flops-totals", "ridge of the H100", "FLOP/B") == pytest.approx(298.5, abs=0.05)
+        assert computed("qwen3-flops-totals", "prefill T=1000: core", "TFLOP") == pytest.approx(63.46, abs=0.005)
+        assert computed("qwen3-flops-totals", "prefill T=1000: core intensity", "FLOP/B") == pytest.approx(
+            1012.6, abs=0.05
+        )
+        assert computed("qwen3-flops-totals", "decode L=1000: intensity", "FLOP/B") == pytest.approx(1.03, abs=0.005)
+        assert computed("qwen3-flops-totals", "decode, long contexts: intensity", "FLOP/B") == pytest.approx(8.078125)
 
 
-class TestSeed3:
+class TestRoofline:
     def test_crossover_of_three_accelerators(self):
         ds = data("batching-crossover")
         assert ds.gpu.values.tolist() == ["a100-sxm-80gb", "h100-sxm", "rtx-4090"]
@@ -195,42 +197,42 @@ class TestSeed3:
     @pytest.mark.parametrize(
         ("name", "item", "unit", "value"),
         [
-            ("seed-3-ridge", "ridge, A100 80GB", "FLOP/B", 156),
-            ("seed-3-ridge", "ridge, H100 SXM", "FLOP/B", 989 / 3.35),
-            ("seed-3-ridge", "ridge, RTX 4090 at the printed 1.0 TB/s", "FLOP/B", 165),
-            ("seed-3-ridge", "ridge, RTX 4090 at 1.008 TB/s", "FLOP/B", 165 / 1.008),
-            ("seed-3-ridge", "intensity at batch 1, BF16", "FLOP/B", 1),
-            ("seed-3-ridge", "intensity at batch 1, FP8", "FLOP/B", 2),
-            ("seed-3-ridge", "intensity at batch 1, INT4", "FLOP/B", 4),
-            ("seed-3-decode", "decode step, H100", "ms", 16 / 3.35),
-            ("seed-3-decode", "one stream, A100", "tokens/s", 125),
-            ("seed-3-decode", "decode step, RTX 4090 at 1.008 TB/s", "ms", 16 / 1.008),
-            ("seed-3-decode", "one stream, RTX 4090 at 1.008 TB/s", "tokens/s", 63),
-            ("seed-3-decode", "prefill of 2,000 tokens, H100", "ms", 32_000 / 989),
-            ("seed-3-decode", "the same in decode steps", "steps", 32_000 / 989 / (16 / 3.35)),
-            ("seed-3-batching", "H100 step, B=512, bound by compute", "ms", 16 * 512 / 989),
-            ("seed-3-batching", "H100 output, B=512, bound by compute", "tokens/s", 61_812.5),
-            ("seed-3-batching", "H100 output, B=256, bound by weights", "tokens/s", 53_600),
-            ("seed-3-batching", "A100: batch at the crossover", "sequences", 156),
-            ("seed-3-batching", "script: A100-80GB 512", "tokens/s", 19_500),
-            ("seed-3-kv", "KV cache of one token", "B", 131_072),
-            ("seed-3-kv", "KV cache of one 8k context", "GB", 1.073741824),
-            ("seed-3-kv", "KV cache of 256 contexts of 8,192", "GB", 274.877906944),
-            ("seed-3-exercise", "INT4 on one: step", "ms", 35 / 3.35),
-            ("seed-3-exercise", "BF16 on two: step", "ms", 140 / 6.7),
-            ("seed-3-exercise", "BF16 on two: one stream", "tokens/s", 6_700 / 140),
-            ("seed-3-exercise", "INT4 on one: batch at the crossover", "sequences", 989 / 3.35 / 4),
+            ("roofline-ridge-points", "ridge, A100 80GB", "FLOP/B", 156),
+            ("roofline-ridge-points", "ridge, H100 SXM", "FLOP/B", 989 / 3.35),
+            ("roofline-ridge-points", "ridge, RTX 4090 at the printed 1.0 TB/s", "FLOP/B", 165),
+            ("roofline-ridge-points", "ridge, RTX 4090 at 1.008 TB/s", "FLOP/B", 165 / 1.008),
+            ("roofline-ridge-points", "intensity at batch 1, BF16", "FLOP/B", 1),
+            ("roofline-ridge-points", "intensity at batch 1, FP8", "FLOP/B", 2),
+            ("roofline-ridge-points", "intensity at batch 1, INT4", "FLOP/B", 4),
+            ("roofline-decode-steps", "decode step, H100", "ms", 16 / 3.35),
+            ("roofline-decode-steps", "one stream, A100", "tokens/s", 125),
+            ("roofline-decode-steps", "decode step, RTX 4090 at 1.008 TB/s", "ms", 16 / 1.008),
+            ("roofline-decode-steps", "one stream, RTX 4090 at 1.008 TB/s", "tokens/s", 63),
+            ("roofline-decode-steps", "prefill of 2,000 tokens, H100", "ms", 32_000 / 989),
+            ("roofline-decode-steps", "the same in decode steps", "steps", 32_000 / 989 / (16 / 3.35)),
+            ("roofline-batching", "H100 step, B=512, bound by compute", "ms", 16 * 512 / 989),
+            ("roofline-batching", "H100 output, B=512, bound by compute", "tokens/s", 61_812.5),
+            ("roofline-batching", "H100 output, B=256, bound by weights", "tokens/s", 53_600),
+            ("roofline-batching", "A100: batch at the crossover", "sequences", 156),
+            ("roofline-batching", "script: A100-80GB 512", "tokens/s", 19_500),
+            ("roofline-kv-cache", "KV cache of one token", "B", 131_072),
+            ("roofline-kv-cache", "KV cache of one 8k context", "GB", 1.073741824),
+            ("roofline-kv-cache", "KV cache of 256 contexts of 8,192", "GB", 274.877906944),
+            ("roofline-exercise", "INT4 on one: step", "ms", 35 / 3.35),
+            ("roofline-exercise", "BF16 on two: step", "ms", 140 / 6.7),
+            ("roofline-exercise", "BF16 on two: one stream", "tokens/s", 6_700 / 140),
+            ("roofline-exercise", "INT4 on one: batch at the crossover", "sequences", 989 / 3.35 / 4),
         ],
     )
-    def test_computed_by_hand(self, name, item, unit, value):
+    def test_hand_computed(self, name, item, unit, value):
         assert computed(name, item, unit) == pytest.approx(value, rel=1e-12)
 
     @pytest.mark.parametrize(
         ("name", "item", "unit", "printed"),
         [
-            ("seed-3-ridge", "ridge, RTX 4090 at the printed 1.0 TB/s", "FLOP/B", 164),
-            ("seed-3-decode", "decode step, RTX 4090 at the table's 1.0 TB/s", "ms", 15.9),
-            ("seed-3-exercise", "INT4 on one: batch at the crossover", "sequences", 73),
+            ("roofline-ridge-points", "ridge, RTX 4090 at the printed 1.0 TB/s", "FLOP/B", 164),
+            ("roofline-decode-steps", "decode step, RTX 4090 at the table's 1.0 TB/s", "ms", 15.9),
+            ("roofline-exercise", "INT4 on one: batch at the crossover", "sequences", 73),
         ],
     )
     def test_slips_are_explained(self, name, item, unit, printed):
@@ -239,10 +241,12 @@ class TestSeed3:
         assert row.note.startswith("slip")
         assert abs(row.difference) > 0.09
 
-    def test_bands_of_practice_hold_for_the_default_efficiencies(self):
-        rows = table("seed-3-decode").xs("%", level="unit")
+    def test_ranges_of_practice_hold_for_the_default_efficiencies(self):
+        rows = table("roofline-decode-steps").xs("%", level="unit")
         assert rows.printed.iloc[0] < rows.computed.iloc[0] < rows.printed.iloc[1]
-        low, high = (table("seed-3-decode").loc[(f"real prefill over the ideal, {end}", "1")] for end in ("from", "to"))
+        low, high = (
+            table("roofline-decode-steps").loc[(f"real prefill over the ideal, {end}", "1")] for end in ("from", "to")
+        )
         assert low.printed < low.computed < high.printed
 
 
