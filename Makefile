@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help sweep billion figures test lint bench peer-aiconfigurator bench-peers mutants dist clean
+.PHONY: help sweep billion figures test test-all lint bench peer-aiconfigurator bench-peers mutants dist clean
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -27,8 +27,14 @@ billion: $(READY)  ## Run the sweep of a billion points in processes (ARGS="--wo
 figures: $(READY)  ## Make every figure and table into outputs/figures/ (open index.html; ARGS="--model qwen3-32b" redraws)
 	$(BIN)/cheetah-xr figures $(ARGS)
 
-test: $(READY)  ## Run the tests with coverage
-	$(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=95
+# Idle workers take tests from busy ones; neighbours in a file mostly stay together and share what they prepare.
+PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal
+
+test: $(READY)  ## Run the fast tests in parallel: every formula, no clusters, object stores or killed processes (ARGS=tests/unit)
+	$(PYTEST) -m "not slow" $(ARGS)
+
+test-all: $(READY)  ## Run every test with coverage and more random examples
+	$(PYTEST) --hypothesis-profile thorough --cov --cov-report=term --cov-fail-under=95 $(ARGS)
 
 lint: $(READY)  ## Check style and types
 	$(BIN)/ruff check .
@@ -60,8 +66,8 @@ peer-aiconfigurator: $(READY) .venv-aiconfigurator/.ready  ## Ask aiconfigurator
 bench-peers: $(READY) $(foreach tool,$(TOOLS),.venv-$(firstword $(subst ==, ,$(tool)))/.ready)  ## Measure points per second beside other tools
 	$(BIN)/python benchmarks/peers/points_per_second.py
 
-mutants: $(READY)  ## Show that one-token changes of the formulas fail the tests
-	$(BIN)/python tests/mutants.py
+mutants: $(READY)  ## Show that one-token changes of the formulas fail the fast tests (ARGS=kv_cache runs those of one file)
+	$(BIN)/python tests/mutants.py $(ARGS)
 
 dist: $(READY)  ## Build wheel and source archive into dist/
 	$(BIN)/python -m build --installer uv

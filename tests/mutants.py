@@ -1,28 +1,45 @@
-"""One-token mistakes in the formulas, each of which the tests must notice: ``make mutants``.
+"""One-token mistakes in the formulas, each of which `make test` must notice: ``make mutants [ARGS=WORD]``.
 
-Each mutant is made in a copy of the project, and the tests are run there until the first failure.
+Each mutant is made in a copy of the project. The tests that are likely to notice it run first, until one fails; a mutant
+that passes them is given to everything that `make test` runs before it counts as a survivor.
 """
 
+import argparse
+import os
+import queue
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
-TESTS = [
-    "tests/unit/costmodel/test_layer_kinds.py",
-    "tests/unit/costmodel/test_speculative.py",
-    "tests/unit/costmodel/test_launches.py",
+WORKERS = 2
+FAST_LANE = ("-m", "not slow")
+LIKELY = (
+    "tests/unit/costmodel",
     "tests/unit/engine/test_efficiency_by_layout.py",
+    "tests/unit/engine/test_mixed_batch.py",
     "tests/reference/test_anchors.py",
     "tests/reference/test_source_texts.py",
-    "tests/unit/costmodel/test_serving_formulas.py",
-    "tests/unit/engine/test_mixed_batch.py",
-    "tests/oracle/test_oracle.py",
-]
+    "tests/oracle",
+)
+"""Tests that notice most mutants, the quickest first."""
 
-MUTANTS = [
+
+class Mutant(NamedTuple):
+    """One change: the first `old` of a file of the package becomes `new`."""
+
+    file: str
+    old: str
+    new: str
+    meaning: str
+
+
+CHANGES = [
     ("costmodel/formulas/gemm.py", "return 2 * rows * k * n", "return rows * k * n", "a multiply-add is one FLOP"),
     ("costmodel/formulas/gemm.py", "n * output_bytes", "n * input_bytes", "outputs at the width of inputs"),
     (
@@ -239,35 +256,77 @@ MUTANTS = [
     ),
     ("engine/mixed_batch.py", "head if layer.part", "every if layer.part", "logits of every prompt token"),
 ]
+MUTANTS = [Mutant(*fields) for fields in CHANGES]
 
 
-def survives(file: str, old: str, new: str) -> bool:
-    """Whether the tests pass with one change."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "copy"
-        ignored = shutil.ignore_patterns(".*", "outputs", "dist", "build", "__pycache__")
-        shutil.copytree(ROOT, copy, ignore=ignored)
-        path = copy / "cheetah_xr" / file
-        text = path.read_text(encoding="utf-8")
-        if old not in text:
-            sys.exit(f"{file} has no {old!r}: bring the list of mutants up to date")
-        path.write_text(text.replace(old, new, 1), encoding="utf-8")
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *TESTS]
-        run = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
-        if run.returncode not in (0, 1):
-            sys.exit(f"{file}: the tests could not run:\n{run.stdout[-2000:]}")
-        return run.returncode == 0
+def changed(mutant: Mutant) -> str:
+    """Return the text of the mutant's file with the change; raise ValueError where there is nothing to change."""
+    text = (ROOT / "cheetah_xr" / mutant.file).read_text(encoding="utf-8")
+    if mutant.old not in text:
+        raise ValueError(f"{mutant.file} has no {mutant.old!r}: bring the list of mutants up to date")
+    return text.replace(mutant.old, mutant.new, 1)
+
+
+def copied(folder: Path) -> Path:
+    """Copy the project, without what is built, into a folder; return the copy."""
+    ignored = shutil.ignore_patterns(".*", "outputs", "dist", "build", "site", "__pycache__")
+    return Path(shutil.copytree(ROOT, folder / "copy", ignore=ignored))
+
+
+def run_tests(copy: Path, tests: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    """Run tests of the fast lane in a copy until the first failure; all of them where none are named."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *FAST_LANE, *tests]
+    environment = os.environ | {"PYTHONPATH": str(copy)}
+    return subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False, env=environment)
+
+
+def survives(mutant: Mutant, copy: Path) -> bool:
+    """Return whether the fast lane passes with one change."""
+    path = copy / "cheetah_xr" / mutant.file
+    text = path.read_text(encoding="utf-8")
+    path.write_text(changed(mutant), encoding="utf-8")
+    try:
+        return not any(run_tests(copy, tests).returncode for tests in (LIKELY, ()))
+    finally:
+        path.write_text(text, encoding="utf-8")
+
+
+def survivors(mutants: Sequence[Mutant]) -> int:
+    """Run mutants in parallel, print what became of each, and return how many survive."""
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
+        copies: queue.Queue[Path] = queue.Queue()
+        for number in range(WORKERS):
+            copies.put(copied(Path(folder, str(number))))
+        unchanged = run_tests(copies.queue[0], LIKELY)
+        if unchanged.returncode:
+            sys.exit(f"the tests fail without any change:\n{unchanged.stdout[-2000:]}")
+
+        def run(mutant: Mutant) -> bool:
+            copy = copies.get()
+            try:
+                return survives(mutant, copy)
+            finally:
+                copies.put(copy)
+
+        alive = 0
+        for number, (mutant, survived) in enumerate(zip(mutants, pool.map(run, mutants), strict=True), 1):
+            alive += survived
+            outcome = "SURVIVES" if survived else "caught  "
+            print(f"{number:2} {outcome} {mutant.file}: {mutant.meaning}", flush=True)
+        return alive
 
 
 def main() -> None:
-    """Run every mutant and say which survive."""
-    survivors = 0
-    for number, (file, old, new, meaning) in enumerate(MUTANTS, 1):
-        alive = survives(file, old, new)
-        survivors += alive
-        print(f"{number:2} {'SURVIVES' if alive else 'caught  '} {file}: {meaning}", flush=True)
-    print(f"{len(MUTANTS) - survivors} of {len(MUTANTS)} mutants caught")
-    sys.exit(survivors > 0)
+    """Run every mutant whose file or meaning has one of the words, all without words, and say which survive."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("words", nargs="*")
+    words = parser.parse_args().words
+    mutants = [m for m in MUTANTS if not words or any(word in f"{m.file} {m.meaning}" for word in words)]
+    for mutant in MUTANTS:
+        changed(mutant)
+    alive = survivors(mutants)
+    print(f"{len(mutants) - alive} of {len(mutants)} mutants caught")
+    sys.exit(alive > 0)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,10 @@ from cheetah_xr.sweep.store.writer import finished
 from tests.helpers.fault_injection import BLOCKS, SWEEP, assert_same, completed_blocks, wait_for
 from tests.helpers.rejection import rejected
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # sockets and event loops that distributed closes late
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),  # sockets and event loops that distributed closes late
+]
 
 MANY = SWEEP | {
     "batch": {"min": 1, "max": 8000, "num": 8000},

@@ -102,7 +102,10 @@ WHERE = {
 }
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EACCES, errno.EROFS])
+OTHERS = [errno.EDQUOT, errno.EIO, errno.EACCES, errno.EROFS]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, *(pytest.param(code, marks=pytest.mark.slow) for code in OTHERS)])
 @pytest.mark.parametrize("where", WHERE)
 def test_injected_errors(where, code, sweep, whole, tmp_path, monkeypatch, record_property):
     """The same wherever the error strikes, without a file system of its own: it is raised in place of a write."""

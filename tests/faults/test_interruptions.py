@@ -76,6 +76,7 @@ def test_sigkill_of_the_driver(when, sweep, whole, computed):
     assert_same(path, whole)
 
 
+@pytest.mark.slow
 def test_sigkill_at_any_moment(write, elsewhere):
     """A run that is killed again and again, wherever it happens to be, comes to the same end."""
     many = write(SWEEP | {"seq_len": {"min": 1024, "max": 16384, "num": 60}}, "many.yaml")
@@ -115,6 +116,7 @@ def test_a_kill_while_the_store_is_made_leaves_none(sweep, whole, elsewhere):
     assert not list(elsewhere.glob("*.building"))
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_store_that_resumes(write, elsewhere):
     """SIGINT in the middle: one line, exit code 130, and the same command finishes the job."""
     running = command("sweep", write(LONG, "long.yaml"), "--workers", "1")
@@ -153,6 +155,7 @@ def test_ctrl_c_then_the_same_command(sweep, whole, elsewhere, monkeypatch, comp
 # ---- two runs on one store
 
 
+@pytest.mark.slow
 def test_two_runs_on_one_store(write, elsewhere):
     """The second is refused while the first runs, and may go on once the first is killed."""
     long, path = write(LONG, "long.yaml"), elsewhere / "one.zarr"
@@ -173,6 +176,7 @@ def test_two_runs_on_one_store(write, elsewhere):
     ended(third)
 
 
+@pytest.mark.slow
 def test_two_runs_that_start_together(sweep, whole, elsewhere):
     path = elsewhere / "both.zarr"
     runs = [command("sweep", sweep, "--store", path) for _ in range(2)]

@@ -66,7 +66,7 @@ def bucket(server, monkeypatch):
     fsspec.get_filesystem_class("s3").clear_instance_cache()
 
 
-@pytest.fixture(params=["memory", "s3"])
+@pytest.fixture(params=["memory", pytest.param("s3", marks=pytest.mark.slow)])
 def url(request):
     """A place nothing is at yet."""
     if request.param == "memory":
@@ -192,6 +192,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("case", UNUSABLE)
+@pytest.mark.slow
 def test_places_that_cannot_be_used(case, sweep, bucket, monkeypatch, cli):
     if case == "nobody answers":
         monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
@@ -203,6 +204,7 @@ def test_places_that_cannot_be_used(case, sweep, bucket, monkeypatch, cli):
         assert "Traceback" not in ran.err
 
 
+@pytest.mark.slow
 def test_processes_and_an_object_store(bucket, sweep, whole):
     """Workers in processes of their own reach the bucket by its URL."""
     url = f"s3://{bucket}/a.zarr"
@@ -211,6 +213,7 @@ def test_processes_and_an_object_store(bucket, sweep, whole):
     assert_same(url, whole)
 
 
+@pytest.mark.slow
 def test_a_memory_of_another_process_is_told(sweep):
     """memory:// lives in one process: workers of another would write into nothing."""
     code, err = ended(command("sweep", sweep, "--store", "memory://x/a.zarr", "--processes", "--workers", 1))

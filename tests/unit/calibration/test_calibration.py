@@ -130,6 +130,7 @@ def test_a_calibration_repeats_from_its_seed_and_covers(tmp_path: Path) -> None:
     assert set(one.checks) == {"r_hat", "effective_samples"}
 
 
+@pytest.mark.slow
 def test_a_shipped_set_is_fitted_in_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A short calibration of the published rows of vLLM: files, progress, and the same numbers from the same seed."""
     table = validation.published_table()
@@ -170,6 +171,7 @@ FOREVER = """
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+@pytest.mark.slow
 def test_workers_end_when_the_process_that_started_them_is_killed(tmp_path: Path) -> None:
     running = python(FOREVER, tmp_path)
     assert running.stdout is not None

@@ -202,6 +202,7 @@ def test_bad_requests_are_one_message(cli, tmp_path, arguments, words):
     assert all(word in ran.err for word in words)
 
 
+@pytest.mark.slow
 def test_figures_that_cannot_be_redrawn_are_named(cli, tmp_path, monkeypatch):
     monkeypatch.setattr(render, "names", lambda: ["roofline-ridge-points", "kv-by-context"])
     ran = cli("figures", "--out", tmp_path, "--model", "llama-3.1-8b")
