@@ -246,7 +246,7 @@ class _Builder:
         rates = case.rates
         rate = collectives.link_rate(rates.link_bandwidth, rates.link_pairwise, c.members)
         used = c.used * (c.ranks > 1) * times
-        work = case.scales[c.scale] * times
+        work = case.sequence_counts[c.per] * times
         link, nic = c.link * work / rate, c.nic * work / rates.nic_bandwidth
         self.sent.append(
             (
@@ -292,7 +292,7 @@ class _Builder:
             layers=self.spread(work.n_layers),
             prompt_layers=self.spread(work.n_eager_prefill_layers * by_host),
             passes=self.spread(work.n_forward_passes),
-            sequences=self.spread(decoding.scales["whole"]),
+            sequences=self.spread(decoding.sequence_counts["rank_batch"]),
             requests=self.spread(decoding.batch),
         )
 
@@ -338,8 +338,10 @@ def _add(
         for (key, _, of), work in by_kernel(layer.operations).items():
             if kernels is not None and key not in kernels:
                 continue
-            n = case.scales[of] * times * (1.0 if key in APART else scale)
-            memory = work.weights * times + (work.rows + work.activations) * n + work.kv * case.scales[of] * times
+            n = case.sequence_counts[of] * times * (1.0 if key in APART else scale)
+            memory = (
+                work.weights * times + (work.rows + work.activations) * n + work.kv * case.sequence_counts[of] * times
+            )
             made.kernel(case, key, memory, 0.0 if is_zero(work.flops) else work.flops * n)
         if kernels is not None and layer.part not in OUTSIDE:
             continue

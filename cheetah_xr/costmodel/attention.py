@@ -5,37 +5,41 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..specs import LayerGroup, Options, Precision
-from .formulas import Num
-from .formulas import attention as terms
-from .formulas import elementwise as small_ops
+from .formulas import Num, attention, elementwise
 from .formulas.gemm import gemm_activations, gemm_flops
-from .operations import Architecture, ForwardPass, Operation, Scale
+from .operations import Architecture, ForwardPass, Operation, SequenceCount
 
 
 def small_op(
-    name: str, options: Options, b_act: Num, flops: Num, moves: Num, component: str, scale: Scale = "rank"
+    name: str,
+    options: Options,
+    b_act: Num,
+    flops: Num,
+    moves: Num,
+    component: str,
+    per: SequenceCount = "rank_micro_batch",
 ) -> list[Operation]:
     """An elementwise operation, counted as FLOPs or as traffic of `moves` elements, or not at all."""
     if options.small_ops == "none":
         return []
     amount = {"flops": flops} if options.small_ops == "flops" else {"activations": moves * b_act}
-    return [Operation(name, "small_ops", launches=0, component=component, scale=scale, **amount)]
+    return [Operation(name, "small_ops", launches=0, component=component, per=per, **amount)]
 
 
 def rope(options: Options, precision: Precision, elements: Num) -> list[Operation]:
     """Rotary embedding of the new queries and keys."""
-    flops, moves = small_ops.ROPE_FLOPS * elements, small_ops.ROPE_MOVES * elements
+    flops, moves = elementwise.ROPE_FLOPS * elements, elementwise.ROPE_MOVES * elements
     return small_op("rope", options, precision.activation_bytes, flops, moves, "attn")
 
 
 def softmax(options: Options, precision: Precision, scores: Num) -> list[Operation]:
     """Softmax over the scores; they never leave the chip."""
-    return small_op("softmax", options, precision.activation_bytes, small_ops.SOFTMAX_FLOPS * scores, 0.0, "attn")
+    return small_op("softmax", options, precision.activation_bytes, elementwise.SOFTMAX_FLOPS * scores, 0.0, "attn")
 
 
 def gate(options: Options, precision: Precision, elements: Num) -> list[Operation]:
     """A gate on the output of attention or of a recurrent mixer."""
-    flops, moves = small_ops.gating_flops(True) * elements, small_ops.gating_moves(True) * elements
+    flops, moves = elementwise.gating_flops(True) * elements, elementwise.gating_moves(True) * elements
     return small_op("output_gating", options, precision.activation_bytes, flops, moves, "attn")
 
 
@@ -78,17 +82,21 @@ def limits(m: Architecture, group: LayerGroup) -> dict[str, Num]:
 def visible(m: Architecture, group: LayerGroup, options: Options, p: ForwardPass) -> Num:
     """(query, key) pairs of one sequence."""
     if not p.decode and not options.causal:
-        return terms.uncausal_pairs(p.new, p.cached, **limits(m, group))
-    return terms.visible_pairs(p.new, p.before, **limits(m, group))
+        return attention.uncausal_pairs(p.new, p.cached, **limits(m, group))
+    return attention.visible_pairs(p.new, p.before, **limits(m, group))
 
 
 def tokens_read(m: Architecture, group: LayerGroup, p: ForwardPass) -> Num:
     """Cached tokens some new query attends to."""
     cached = p.seq_len if p.decode else p.cached
     if group.indexer != "none":
-        return terms.tokens_in_cache(cached, window=p.new * m.index_top_k)
+        return attention.tokens_in_cache(cached, window=p.new * m.index_top_k)
     where = {"window": group.window, "chunk": group.chunk}
-    return terms.cache_read_decode(cached, p.new, **where) if p.decode else terms.cache_read_prefill(cached, **where)
+    return (
+        attention.cache_read_decode(cached, p.new, **where)
+        if p.decode
+        else attention.cache_read_prefill(cached, **where)
+    )
 
 
 def tokens_written(group: LayerGroup, p: ForwardPass) -> Num:
@@ -104,7 +112,7 @@ def value_width(m: Architecture) -> Num:
 def gqa(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass) -> list[Operation]:
     """Grouped-query attention between its norm and its residual."""
     b_in, b_act = widths(precision, options)
-    d, heads, kv_heads, v_dim = m.hidden, m.n_heads / p.tp, terms.local_kv_heads(m.n_kv_heads, p.tp), value_width(m)
+    d, heads, kv_heads, v_dim = m.hidden, m.n_heads / p.tp, attention.local_kv_heads(m.n_kv_heads, p.tp), value_width(m)
     q_width, k_width, v_width, o_width = heads * m.head_dim, kv_heads * m.head_dim, kv_heads * v_dim, heads * v_dim
     pairs = heads * visible(m, group, options, p)
     moved = tokens_read(m, group, p) + tokens_written(group, p)

@@ -9,8 +9,7 @@ from collections.abc import Hashable
 
 from ..specs import RECURRENT, AnyModel, LayerGroup, Options, ParameterCountModel, Precision
 from .attention import gqa, mla, small_op
-from .formulas import Num, collectives
-from .formulas import elementwise as small_ops
+from .formulas import Num, collectives, elementwise
 from .formulas.gemm import gemm_activations, gemm_flops
 from .kv_cache import parameter_count_bytes_per_token
 from .linear_attention import recurrent
@@ -110,12 +109,12 @@ def block(
         k, n = streams * m.hidden * mixed, (2 + streams) * streams * mixed
         found.append(replicated("stream_mixing", "router", p, k, n, precision, options, component, launches=mixed))
     if norm:
-        flops, moves = small_ops.NORM_FLOPS * elements, small_ops.NORM_MOVES * elements
+        flops, moves = elementwise.NORM_FLOPS * elements, elementwise.NORM_MOVES * elements
         found += small_op(f"{component}_norm", options, b_act, flops, moves, component)
     found += body
     if residual:
         added = elements * streams
-        flops, moves = small_ops.RESIDUAL_FLOPS * added, small_ops.RESIDUAL_MOVES * added
+        flops, moves = elementwise.RESIDUAL_FLOPS * added, elementwise.RESIDUAL_MOVES * added
         found += small_op(f"{component}_residual", options, b_act, flops, moves, component)
     return found
 
@@ -130,10 +129,10 @@ def embedding(m: Architecture, precision: Precision, p: ForwardPass) -> LayerWor
     width = precision.embedding_weight_bytes
     table = m.vocab * m.hidden * width / p.tp
     rows = p.new * m.hidden * width
-    operations = [Operation("embedding", "embedding", rows=rows, resident_weights=table, launches=0, scale="whole")]
+    operations = [Operation("embedding", "embedding", rows=rows, resident_weights=table, launches=0, per="rank_batch")]
     if not (isinstance(m.vision_parameters, int) and m.vision_parameters == 0):
         tower = m.vision_parameters * width / p.tp
-        operations.append(Operation("vision_tower", "embedding", resident_weights=tower, launches=0, scale="whole"))
+        operations.append(Operation("vision_tower", "embedding", resident_weights=tower, launches=0, per="rank_batch"))
     return LayerWork(1, tuple(operations), label="embedding", part="embedding")
 
 
@@ -153,15 +152,17 @@ def lm_head(m: Architecture, precision: Precision, options: Options, p: ForwardP
         activations=gemm_activations(rows, m.hidden, columns, moved_in, moved_out),
         resident_weights=0.0 if m.tie_embeddings else weights,
         launches=0,
-        scale="whole",
+        per="rank_batch",
     )
     logits = tokens * m.vocab * precision.activation_bytes
     g = collectives.members(width, p.domain)
-    other_collectives: list[Collective] = [ring_gather("logits_gather", "all_gather", width, g, logits, scale="whole")]
+    other_collectives: list[Collective] = [
+        ring_gather("logits_gather", "all_gather", width, g, logits, per="rank_batch")
+    ]
     if options.lm_head_tp is not None:
         b_in = precision.lm_head_input_bytes
         other_collectives += module_tp_gathers(
-            "lm_head", p, width, tokens, m.hidden, b_in, precision.activation_bytes, scale="whole"
+            "lm_head", p, width, tokens, m.hidden, b_in, precision.activation_bytes, per="rank_batch"
         )
     return LayerWork(1, (operation,), other_collectives=tuple(other_collectives), label="lm_head", part="lm_head")
 

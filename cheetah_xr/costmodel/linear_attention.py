@@ -8,8 +8,7 @@ import numpy as np
 
 from ..specs import LayerGroup, Options, Precision
 from .attention import gate, projection, widths
-from .formulas import Num
-from .formulas import linear_attention as terms
+from .formulas import Num, linear_attention
 from .formulas.attention import local_kv_heads
 from .operations import Architecture, ForwardPass, Operation
 
@@ -41,10 +40,10 @@ def local_widths(m: Architecture, group: LayerGroup, p: ForwardPass) -> Widths:
 def state_bytes(m: Architecture, group: LayerGroup, precision: Precision, p: ForwardPass) -> Num:
     """Bytes one sequence keeps in one layer on one GPU, however long it is."""
     w = local_widths(m, group, p)
-    state = terms.state_bytes(w.heads, m.linear_key_dim, m.linear_value_dim, precision.state_bytes)
+    state = linear_attention.state_bytes(w.heads, m.linear_key_dim, m.linear_value_dim, precision.state_bytes)
     if not has_convolution(m):
         return state
-    return state + terms.convolution_bytes(w.channels, m.linear_conv, precision.activation_bytes)
+    return state + linear_attention.convolution_bytes(w.channels, m.linear_conv, precision.activation_bytes)
 
 
 def has_convolution(m: Architecture) -> bool:
@@ -102,12 +101,12 @@ def _convolution(m: Architecture, w: Widths, precision: Precision, b_act: Num, p
 
 def _flops(m: Architecture, w: Widths, group: LayerGroup, p: ForwardPass) -> Num:
     """FLOPs of one token and value head."""
-    delta = group.attention in terms.DELTA_RULE
+    delta = group.attention in linear_attention.DELTA_RULE
     if p.decode:
-        return terms.step_flops(m.linear_key_dim, m.linear_value_dim, delta=delta)
+        return linear_attention.step_flops(m.linear_key_dim, m.linear_value_dim, delta=delta)
     chunk = np.minimum(m.linear_chunk, p.new)
     share = w.keys / m.linear_key_dim / w.heads if group.attention == "mamba2" else 1.0
-    return terms.chunk_flops(m.linear_key_dim, m.linear_value_dim, chunk, delta=delta, key_share=share)
+    return linear_attention.chunk_flops(m.linear_key_dim, m.linear_value_dim, chunk, delta=delta, key_share=share)
 
 
 def _passes(p: ForwardPass) -> Num:

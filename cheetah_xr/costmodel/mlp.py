@@ -8,9 +8,7 @@ import numpy as np
 
 from ..specs import LayerGroup, Options, Precision
 from .attention import small_op
-from .formulas import Num, collectives
-from .formulas import elementwise as small_ops
-from .formulas import moe as experts
+from .formulas import Num, collectives, elementwise, moe
 from .formulas.gemm import gemm_activations, gemm_flops
 from .operations import (
     Architecture,
@@ -45,7 +43,7 @@ def dense_collectives(m: Architecture, precision: Precision, options: Options, p
 
 
 def moe_operations(m: Architecture, precision: Precision, options: Options, p: ForwardPass) -> list[Operation]:
-    """Operations of a mixture of experts: router, shared and routed experts."""
+    """Operations of a mixture of experts: router, shared and routed moe."""
     shared: list[Operation] = []
     if has_shared(m):
         width, name = _module_tp(options.shared_tp, p), "shared_experts"
@@ -152,7 +150,7 @@ def _gated_mlp(
         )
 
     gate = [linear("gate_proj", d, f, rows * f * b_act, launches=0)] if m.gated else []  # in up's GEMM
-    flops, moves = small_ops.gating_flops(m.gated) * rows * f, small_ops.gating_moves(m.gated) * rows * f
+    flops, moves = elementwise.gating_flops(m.gated) * rows * f, elementwise.gating_moves(m.gated) * rows * f
     return [
         *gate,
         linear("up_proj", d, f, gemm_activations(rows, d, f, b_in, b_act)),
@@ -167,11 +165,11 @@ def _routed(m: Architecture, precision: Precision, options: Options, p: ForwardP
     b_in, b_act = precision.experts_input_bytes * counted, precision.activation_bytes * counted
     slots = m.n_experts + options.redundant_experts
     local = slots / p.ep
-    unused = experts.unused_probability(p.instance_tokens, m.top_k, slots)
+    unused = moe.unused_probability(p.instance_tokens, m.top_k, slots)
     if options.expert_load == "mean":
-        distinct = experts.distinct_mean(local, unused)
+        distinct = moe.distinct_mean(local, unused)
     else:
-        distinct = experts.distinct_busiest(local, unused, p.ep)
+        distinct = moe.distinct_busiest(local, unused, p.ep)
     distinct = distinct * options.distinct_factor
     rows = p.new * m.top_k / p.ep * options.imbalance
     d, f = expert_hidden(m), m.expert_intermediate / p.etp
@@ -186,15 +184,17 @@ def _routed(m: Architecture, precision: Precision, options: Options, p: ForwardP
             activations=activations,
             resident_weights=local * one,
             launches=launches,
-            scale="instance",
+            per="instance_micro_batch",
         )
 
     gate = [linear("expert_gate_proj", d, f, rows * f * b_act, launches=0)] if m.gated else []
-    flops, moves = small_ops.gating_flops(m.gated) * rows * f, small_ops.gating_moves(m.gated) * rows * f
+    flops, moves = elementwise.gating_flops(m.gated) * rows * f, elementwise.gating_moves(m.gated) * rows * f
     return [
         *gate,
         linear("expert_up_proj", d, f, gemm_activations(rows, d, f, b_in, b_act)),
-        *small_op("expert_gating", options, precision.activation_bytes, flops, moves, "mlp", scale="instance"),
+        *small_op(
+            "expert_gating", options, precision.activation_bytes, flops, moves, "mlp", per="instance_micro_batch"
+        ),
         linear("expert_down_proj", f, d, gemm_activations(rows, f, d, b_in, b_act)),
     ]
 
@@ -216,7 +216,7 @@ def expert_all_to_all(m: Architecture, precision: Precision, options: Options, p
         ("expert_gather", "all_gather", precision.experts_input_bytes),
         ("expert_scatter", "reduce_scatter", precision.activation_bytes),
     ):
-        found.append(ring_gather(name, kind, p.etp, etp_g, arriving * width, used=used, scale="instance"))
+        found.append(ring_gather(name, kind, p.etp, etp_g, arriving * width, used=used, per="instance_micro_batch"))
     return found
 
 
@@ -227,19 +227,19 @@ def _expert_wire(m: Architecture, options: Options, p: ForwardPass, g: Num, one_
         copies = "expert" if p.decode else "node"
     if copies == "expert":
         return collectives.all_to_all(one_copy * m.top_k, p.ep, g)
-    ranks = experts.distinct_ranks(p.ep, m.top_k)
+    ranks = moe.distinct_ranks(p.ep, m.top_k)
     if copies == "rank":
         return collectives.all_to_all(one_copy * ranks, p.ep, g)
     nodes = p.ep / g
     reachable = nodes if options.max_nodes is None else collectives.members(nodes, options.max_nodes)
-    distinct = experts.distinct_nodes(m.n_experts, m.top_k, nodes, reachable)
+    distinct = moe.distinct_nodes(m.n_experts, m.top_k, nodes, reachable)
     return collectives.node_forwarding(one_copy, g, ranks, distinct, nodes)
 
 
 def mlp_collectives(
     m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass
 ) -> list[Collective]:
-    """Collectives of an MLP that are not part of the exchange among experts."""
+    """Collectives of an MLP that are not part of the exchange among moe."""
     if not group.is_routed:
         return [] if group.mlp == "none" else dense_collectives(m, precision, options, p)
     beside = group.mlp == "moe+dense"
@@ -254,7 +254,7 @@ def mlp_collectives(
 def moe_collectives(
     m: Architecture, precision: Precision, options: Options, p: ForwardPass, *, beside: bool
 ) -> list[Collective]:
-    """Collectives of a mixture of experts; `beside` says that a dense MLP stands beside the routed experts."""
+    """Collectives of a mixture of experts; `beside` says that a dense MLP stands beside the routed moe."""
     b_in, b_act, d = precision.experts_input_bytes, precision.activation_bytes, expert_hidden(m)
     n, volume, whole = p.n_gpus, p.new * d * b_act, p.new * m.hidden * b_act
     n_g = collectives.members(n, p.domain)
@@ -263,8 +263,8 @@ def moe_collectives(
     dp_g, tp_g = collectives.members(p.dp, p.domain, p.tp), collectives.members(p.tp, p.domain)
     found = [
         tp_all_reduce("mlp_all_reduce", p, whole, together),
-        ring_gather("token_gather", "all_gather", p.dp, dp_g, p.new * d * b_in, used=apart, scale="instance"),
-        ring_gather("result_scatter", "reduce_scatter", n, n_g, volume, used=apart, scale="instance"),
+        ring_gather("token_gather", "all_gather", p.dp, dp_g, p.new * d * b_in, used=apart, per="instance_micro_batch"),
+        ring_gather("result_scatter", "reduce_scatter", n, n_g, volume, used=apart, per="instance_micro_batch"),
         ring_gather("result_gather", "all_gather", p.tp, tp_g, volume, used=apart),
     ]
     if options.expert_comm == "all_reduce":

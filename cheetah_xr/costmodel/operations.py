@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from ..specs import Options, Precision
 from .formulas import Num, collectives
@@ -12,9 +12,12 @@ from .formulas.gemm import gemm_activations, gemm_flops
 Architecture: TypeAlias = Any
 """A Model whose numbers may be arrays."""
 
-Scale = Literal["rank", "instance", "whole"]
-"""What an amount is per: sequences on one attention rank or in the instance, of one micro-batch; or sequences on one
-attention rank of the whole batch (embedding and LM head, which are not cut into micro-batches)."""
+SequenceCount = Literal["instance_micro_batch", "rank_micro_batch", "rank_batch"]
+"""Which sequences an amount is per: those of one micro-batch in the whole instance or on one attention rank, or those
+of the whole batch on one attention rank (embedding and LM head, which are not cut into micro-batches)."""
+
+SEQUENCE_COUNTS: tuple[SequenceCount, ...] = get_args(SequenceCount)
+"""In the order in which times per sequence are added up: it decides the last bits of a sum."""
 
 COMPONENT = {
     "attn_proj": "attn",
@@ -46,9 +49,9 @@ OUTSIDE = ("embedding", "lm_head")
 class Operation:
     """One operation of one layer (or of the whole pass, outside the layers) on one GPU.
 
-    `flops`, `rows`, `kv` and `activations` are per sequence of `scale`; `weights` is read once per micro-batch, however
-    many sequences; `rows` are weight bytes looked up per sequence (the embedding). `resident_weights` are the bytes of
-    its weights in the memory of one GPU.
+    `flops`, `rows`, `kv` and `activations` are per sequence of the count that `per` names; `weights` is read once per
+    micro-batch, however many sequences; `rows` are weight bytes looked up per sequence (the embedding).
+    `resident_weights` are the bytes of its weights in the memory of one GPU.
     `launches` are the kernels started for it in one micro-batch, 0 where it is part of another operation's.
     """
 
@@ -61,7 +64,7 @@ class Operation:
     activations: Num = 0.0
     resident_weights: Num = 0.0
     launches: Num = 1
-    scale: Scale = "rank"
+    per: SequenceCount = "rank_micro_batch"
     component: str = ""
 
     @property
@@ -72,7 +75,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """One collective of one layer (or of the LM head): bytes sent by one GPU per sequence of `scale`.
+    """One collective of one layer (or of the LM head): bytes sent by one GPU per sequence of the count `per`.
 
     `used` is how often it occurs (0 where the layout does not need it), already part of `link` and `nic`. A
     `pipelined` one always uses link and NIC at once.
@@ -85,7 +88,7 @@ class Collective:
     link: Num
     nic: Num
     used: Num = 1.0
-    scale: Scale = "rank"
+    per: SequenceCount = "rank_micro_batch"
     pipelined: bool = False
 
     @property
@@ -214,13 +217,20 @@ def ring_gather(name: str, kind: str, n: Num, g: Num, volume: Num, **more: Any) 
 
 
 def module_tp_gathers(
-    name: str, p: ForwardPass, width: Num, tokens: Num, hidden: Num, b_in: Num, b_act: Num, scale: Scale = "rank"
+    name: str,
+    p: ForwardPass,
+    width: Num,
+    tokens: Num,
+    hidden: Num,
+    b_in: Num,
+    b_act: Num,
+    per: SequenceCount = "rank_micro_batch",
 ) -> list[Collective]:
     """Gather tokens of r = width/tp attention ranks for a wider tensor-parallel layer, and scatter its results."""
     r = width / p.tp
     g = collectives.members(r, p.domain, p.tp)
     volume = r * tokens * hidden
     return [
-        ring_gather(f"{name}_gather", "all_gather", r, g, volume * b_in, scale=scale),
-        ring_gather(f"{name}_scatter", "reduce_scatter", r, g, volume * b_act, scale=scale),
+        ring_gather(f"{name}_gather", "all_gather", r, g, volume * b_in, per=per),
+        ring_gather(f"{name}_scatter", "reduce_scatter", r, g, volume * b_act, per=per),
     ]

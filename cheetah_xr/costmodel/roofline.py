@@ -10,7 +10,7 @@ import numpy as np
 from ..specs import LAUNCHED, Efficiency
 from .formulas import Num, collectives
 from .formulas.roofline import seconds
-from .operations import WEIGHT_CLASS, Collective, LayerWork, Operation, Scale
+from .operations import WEIGHT_CLASS, Collective, LayerWork, Operation, SequenceCount
 
 NO_FIXED_WORK = frozenset({"attn_core", "indexer", "embedding", "small_ops"})
 """Kernels that read nothing but what grows with the number of sequences."""
@@ -29,11 +29,11 @@ class Rates:
 
 @dataclass
 class KernelSeconds:
-    """Seconds of one kernel of one layer: `weights` fixed, the others per sequence of `scale`."""
+    """Seconds of one kernel of one layer: `weights` fixed, the others per sequence of the count that `per` names."""
 
     kernel: str
     part: str
-    scale: Scale
+    per: SequenceCount
     weights: Num = 0.0
     rows: Num = 0.0
     kv: Num = 0.0
@@ -43,9 +43,9 @@ class KernelSeconds:
 
 @dataclass(frozen=True)
 class CollectiveSeconds:
-    """Seconds of one collective: `sent` per sequence of `scale`, `latency` once."""
+    """Seconds of one collective: `sent` per sequence of the count that `per` names, `latency` once."""
 
-    scale: Scale
+    per: SequenceCount
     sent: Num
     latency: Num
 
@@ -74,11 +74,11 @@ def add(a: Num, b: Num) -> Num:
     return a if is_zero(b) else a + b
 
 
-def by_kernel(operations: Iterable[Operation]) -> dict[tuple[str, str, Scale], KernelWork]:
-    """Work per (kernel, component, scale), in order of first appearance."""
-    found: dict[tuple[str, str, Scale], KernelWork] = {}
+def by_kernel(operations: Iterable[Operation]) -> dict[tuple[str, str, SequenceCount], KernelWork]:
+    """Work per (kernel, component, sequence count), in order of first appearance."""
+    found: dict[tuple[str, str, SequenceCount], KernelWork] = {}
     for op in operations:
-        total = found.setdefault((op.kernel, op.part, op.scale), KernelWork())
+        total = found.setdefault((op.kernel, op.part, op.per), KernelWork())
         total.flops = add(total.flops, op.flops)
         total.weights = add(total.weights, op.weights)
         total.rows = add(total.rows, op.rows)
@@ -96,9 +96,9 @@ def compute_class(kernel: str) -> str:
 def kernel_seconds(layer: LayerWork, rates: Rates, efficiency: Efficiency, times: Num) -> list[KernelSeconds]:
     """Seconds of the kernels of `times` layers."""
     found = []
-    for (kernel, part, scale), work in by_kernel(layer.operations).items():
+    for (kernel, part, per), work in by_kernel(layer.operations).items():
         memory = seconds(times, rates.hbm_bandwidth, getattr(efficiency, f"memory_{kernel}"))
-        kernel_time = KernelSeconds(kernel, part, scale)
+        kernel_time = KernelSeconds(kernel, part, per)
         for cause in ("weights", "rows", "kv", "activations"):
             amount = getattr(work, cause)
             if not is_zero(amount):
@@ -131,5 +131,5 @@ def collective_seconds(
     sent = np.maximum(link, nic) if collective.pipelined or hierarchy == "max" else link + nic
     each = getattr(efficiency, f"latency_{kind}") + efficiency.latency_message * collective.messages
     if is_zero(efficiency.latency_message) and is_zero(getattr(efficiency, f"latency_{kind}")):
-        return CollectiveSeconds(collective.scale, sent * times, 0.0)
-    return CollectiveSeconds(collective.scale, sent * times, each * collective.used * (collective.ranks > 1) * times)
+        return CollectiveSeconds(collective.per, sent * times, 0.0)
+    return CollectiveSeconds(collective.per, sent * times, each * collective.used * (collective.ranks > 1) * times)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ..specs import LayerGroup, Options, Precision
 from .attention import linear, projection, rope, softmax, widths
-from .formulas import Num
-from .formulas import attention as terms
+from .formulas import Num, attention
 from .formulas.gemm import gemm_activations, gemm_flops
 from .operations import Architecture, ForwardPass, Operation, replicated
 
@@ -19,7 +18,9 @@ def indexer(
     b_in, b_act = widths(precision, options)
     d, width = m.hidden, m.index_dim
     pairs = (
-        terms.visible_pairs(p.new, p.before) if p.decode or options.causal else terms.uncausal_pairs(p.new, p.cached)
+        attention.visible_pairs(p.new, p.before)
+        if p.decode or options.causal
+        else attention.uncausal_pairs(p.new, p.cached)
     )
     head_weights = (
         [_small("index_weights", m.index_heads, m, precision, options, p, launches=0)]
@@ -130,14 +131,14 @@ def _entry_indexer(
 
 def _window_pairs(group: LayerGroup, options: Options, p: ForwardPass) -> Num:
     if not p.decode and not options.causal:
-        return terms.uncausal_pairs(p.new, p.cached, window=group.window)
-    return terms.visible_pairs(p.new, p.before, window=group.window)
+        return attention.uncausal_pairs(p.new, p.cached, window=group.window)
+    return attention.visible_pairs(p.new, p.before, window=group.window)
 
 
 def _window_read(group: LayerGroup, p: ForwardPass) -> Num:
     if p.decode:
-        return terms.cache_read_decode(p.seq_len, p.new, window=group.window)
-    return terms.cache_read_prefill(p.cached, window=group.window)
+        return attention.cache_read_decode(p.seq_len, p.new, window=group.window)
+    return attention.cache_read_prefill(p.cached, window=group.window)
 
 
 def _entry_pairs(m: Architecture, group: LayerGroup, options: Options, p: ForwardPass, *, chosen: bool) -> Num:
@@ -146,8 +147,8 @@ def _entry_pairs(m: Architecture, group: LayerGroup, options: Options, p: Forwar
         return 0.0
     most = m.index_top_k if chosen and group.indexer != "none" else None
     if not p.decode and not options.causal:
-        return terms.entry_pairs_uncausal(p.new, p.cached, group.compress, most)
-    return terms.entry_pairs(p.new, p.before, group.compress, most)
+        return attention.entry_pairs_uncausal(p.new, p.cached, group.compress, most)
+    return attention.entry_pairs(p.new, p.before, group.compress, most)
 
 
 def _entries_read(m: Architecture, group: LayerGroup, p: ForwardPass) -> Num:
@@ -155,7 +156,7 @@ def _entries_read(m: Architecture, group: LayerGroup, p: ForwardPass) -> Num:
     if group.compress is None:
         return 0.0
     entries = (p.seq_len if p.decode else p.cached) // group.compress
-    return entries if group.indexer == "none" else terms.tokens_in_cache(entries, window=p.new * m.index_top_k)
+    return entries if group.indexer == "none" else attention.tokens_in_cache(entries, window=p.new * m.index_top_k)
 
 
 def new_entries(group: LayerGroup, p: ForwardPass) -> Num:

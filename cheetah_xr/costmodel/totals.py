@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..specs import AnyModel, Options, Precision
 from .formulas import Num, capacity
 from .forward_pass import weight_bytes
-from .operations import ForwardPass, ForwardPassWork, LayerWork
+from .operations import ForwardPass, ForwardPassWork, LayerWork, SequenceCount
 from .roofline import Rates, add, compute_class, is_zero
 from .speculative import sequence_bytes
 
@@ -31,38 +31,40 @@ def priced(work: ForwardPassWork, options: Options) -> Iterator[tuple[LayerWork,
             yield layer, layer.times
 
 
-def work_total(name: str, work: ForwardPassWork, options: Options, scales: Mapping[str, Num]) -> Num:
+def work_total(name: str, work: ForwardPassWork, options: Options, sequence_counts: Mapping[SequenceCount, Num]) -> Num:
     """One of flops, bytes_weights, bytes_kv, bytes_activations: of one GPU in one pass."""
     total: Num = 0.0
     for layer, times in priced(work, options):
-        by_scale: dict[str, Num] = {}
+        by_count: dict[SequenceCount | None, Num] = {}
         for op in layer.operations:
             for cause in WORK_FIELDS[name]:
-                scale: str = "" if cause == "weights" else op.scale
-                by_scale[scale] = add(by_scale.get(scale, 0.0), getattr(op, cause))
-        for scale, amount in by_scale.items():
+                per = None if cause == "weights" else op.per
+                by_count[per] = add(by_count.get(per, 0.0), getattr(op, cause))
+        for per, amount in by_count.items():
             if not is_zero(amount):
-                total = total + times * amount * (scales[scale] if scale else 1)
+                total = total + times * amount * (sequence_counts[per] if per else 1)
     return total
 
 
-def wire_total(name: str, work: ForwardPassWork, options: Options, scales: Mapping[str, Num]) -> Num:
+def wire_total(name: str, work: ForwardPassWork, options: Options, sequence_counts: Mapping[SequenceCount, Num]) -> Num:
     """bytes_link or bytes_nic: sent by one GPU in one pass."""
     total: Num = 0.0
     for layer, times in priced(work, options):
         for c in (*layer.expert_all_to_all, *layer.other_collectives):
-            total = total + times * getattr(c, WIRE_FIELDS[name]) * scales[c.scale]
+            total = total + times * getattr(c, WIRE_FIELDS[name]) * sequence_counts[c.per]
     return total
 
 
-def peak_compute_time(work: ForwardPassWork, options: Options, scales: Mapping[str, Num], rates: Rates) -> Num:
+def peak_compute_time(
+    work: ForwardPassWork, options: Options, sequence_counts: Mapping[SequenceCount, Num], rates: Rates
+) -> Num:
     """Seconds the FLOPs take at the peak of each compute type: mfu is this over step_time."""
     total: Num = 0.0
     for layer, times in priced(work, options):
         for op in layer.operations:
             if not is_zero(op.flops):
-                scale = scales[op.scale]
-                total = total + times * op.flops * scale / rates.peak[compute_class(op.kernel)]
+                sequences = sequence_counts[op.per]
+                total = total + times * op.flops * sequences / rates.peak[compute_class(op.kernel)]
     return total
 
 

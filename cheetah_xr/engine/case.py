@@ -10,7 +10,7 @@ import numpy as np
 
 from ..costmodel.formulas import Num
 from ..costmodel.formulas.capacity import shortfall
-from ..costmodel.operations import OUTSIDE, Collective, ForwardPass, ForwardPassWork
+from ..costmodel.operations import OUTSIDE, Collective, ForwardPass, ForwardPassWork, SequenceCount
 from ..costmodel.roofline import (
     CollectiveSeconds,
     KernelSeconds,
@@ -47,7 +47,8 @@ MAX_CUDA_GRAPH_TOKENS = 512
 
 @dataclass(frozen=True)
 class Case:
-    """Everything one pass needs: records with arrays in place of numbers, the pass, its work, rates and scales."""
+    """Everything one pass needs: records with arrays in place of numbers, the pass, its work, rates and
+    counts of sequences."""
 
     model: AnyModel
     precision: Precision
@@ -57,7 +58,7 @@ class Case:
     batch: Num
     work: ForwardPassWork
     rates: Rates
-    scales: Mapping[str, Num]
+    sequence_counts: Mapping[SequenceCount, Num]
     capacity: Capacity
     requested: Num
     conditions: Sequence[Condition]
@@ -84,9 +85,20 @@ def make_case(grid: Grid, inputs: Inputs, model: AnyModel, phase: str) -> Case:
         batch = np.where(capacity.sequences < 1, batch, fits)  # what cannot run at all keeps the batch it was asked for
         p = replace(p, instance_tokens=apply(np.multiply, batch / options.micro_batches, p.new))
         work = forward_pass_work(model, precision, options, p)
-    scales = _scales(options, p, batch)
+    sequence_counts = _sequence_counts(options, p, batch)
     return Case(
-        model, precision, efficiency, options, p, batch, work, rates, scales, capacity, requested, tuple(conditions)
+        model,
+        precision,
+        efficiency,
+        options,
+        p,
+        batch,
+        work,
+        rates,
+        sequence_counts,
+        capacity,
+        requested,
+        tuple(conditions),
     )
 
 
@@ -118,10 +130,14 @@ def _forward_pass(inputs: Inputs, options: Options, decode: bool, batch: Num) ->
     )
 
 
-def _scales(options: Options, p: ForwardPass, batch: Num) -> dict[str, Num]:
-    """Sequences each amount of the ledger is per; see :data:`cheetah_xr.costmodel.operations.Scale`."""
+def _sequence_counts(options: Options, p: ForwardPass, batch: Num) -> dict[SequenceCount, Num]:
+    """Count the sequences that amounts of operations are per: :data:`cheetah_xr.costmodel.operations.SequenceCount`."""
     m = options.micro_batches
-    return {"rank": np.ceil(batch / (p.dp * m)), "instance": batch / m, "whole": np.ceil(batch / p.dp)}
+    return {
+        "rank_micro_batch": np.ceil(batch / (p.dp * m)),
+        "instance_micro_batch": batch / m,
+        "rank_batch": np.ceil(batch / p.dp),
+    }
 
 
 def _known(values: Num) -> Num:
@@ -219,7 +235,7 @@ def forward_pass_seconds(case: Case) -> ForwardPassSeconds:
         launched,
         eager_prefill_seconds(case),
         efficiency.tau_batch * case.batch,
-        efficiency.tau_sequence * case.scales["whole"],
+        efficiency.tau_sequence * case.sequence_counts["rank_batch"],
     )
     return ForwardPassSeconds(stages, overhead, options.overlap_ep, options.granularity)
 
@@ -270,7 +286,7 @@ def time_values(case: Case, names: Sequence[str], dtype: np.dtype[Any]) -> dict[
     """
     parts = any(n.startswith("time_") for n in names)
     attribute: Attribute = "parts" if parts else "bottleneck" if "bottleneck" in names else ""
-    combiner = Combiner(case.scales, dtype, attribute)
+    combiner = Combiner(case.sequence_counts, dtype, attribute)
     found = combiner.total(in_series(forward_pass_seconds(case), combiner))
     values = {"step_time": found["time"]} | {f"time_{part}": found.get(part, np.zeros((), dtype)) for part in PARTS}
     if "bottleneck" in names:
@@ -288,11 +304,11 @@ def work_values(case: Case, names: Sequence[str]) -> dict[str, Any]:
     }
     for name in names:
         if name in WORK_FIELDS:
-            values[name] = work_total(name, case.work, case.options, case.scales)
+            values[name] = work_total(name, case.work, case.options, case.sequence_counts)
         elif name in WIRE_FIELDS:
-            values[name] = wire_total(name, case.work, case.options, case.scales)
+            values[name] = wire_total(name, case.work, case.options, case.sequence_counts)
         elif name == "peak_compute_time":
-            values[name] = peak_compute_time(case.work, case.options, case.scales, case.rates)
+            values[name] = peak_compute_time(case.work, case.options, case.sequence_counts, case.rates)
         elif name == "memory_shortfall":
             values[name] = shortfall(capacity.budget, capacity.weights, case.requested, capacity.per_sequence)
     return values

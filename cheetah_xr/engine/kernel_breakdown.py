@@ -101,13 +101,13 @@ def _times(case: Case) -> dict[tuple[str, str], Num]:
         for number, k in enumerate(stage.kernels):
             groups.setdefault(k.part if seconds.granularity == "component" else number, []).append(k)
         for group in groups.values():
-            memory = [k.weights + case.scales[k.scale] * (k.rows + k.kv + k.activations) for k in group]
-            compute = [case.scales[k.scale] * k.compute for k in group]
+            memory = [k.weights + case.sequence_counts[k.per] * (k.rows + k.kv + k.activations) for k in group]
+            compute = [case.sequence_counts[k.per] * k.compute for k in group]
             bound = np.greater_equal(sum(compute), sum(memory))
             for k, m, c in zip(group, memory, compute, strict=True):
                 put(k.kernel, np.where(bound, c, m))
         for sent in (*stage.expert_all_to_all, *stage.other_collectives):
-            put("collectives", case.scales[sent.scale] * sent.sent + sent.latency)
+            put("collectives", case.sequence_counts[sent.per] * sent.sent + sent.latency)
     return found
 
 
@@ -120,13 +120,13 @@ def _work(case: Case) -> dict[tuple[str, str], Num]:
             found[kernel, cause] = found.get((kernel, cause), 0.0) + value
 
     for layer, times in priced(case.work, case.options):
-        for (kernel, _, scale), work in by_kernel(layer.operations).items():
-            n = case.scales[scale] * times
+        for (kernel, _, per), work in by_kernel(layer.operations).items():
+            n = case.sequence_counts[per] * times
             put(kernel, "flops", work.flops * n)
             put(kernel, "weights", work.weights * times + work.rows * n)
             put(kernel, "kv", work.kv * n)
             put(kernel, "activations", work.activations * n)
         for c in (*layer.expert_all_to_all, *layer.other_collectives):
-            put("collectives", "link", c.link * case.scales[c.scale] * times)
-            put("collectives", "nic", c.nic * case.scales[c.scale] * times)
+            put("collectives", "link", c.link * case.sequence_counts[c.per] * times)
+            put("collectives", "nic", c.nic * case.sequence_counts[c.per] * times)
     return found

@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from ..costmodel.formulas import Num
 from ..costmodel.formulas.serving import tokens_in_mixed_pass
-from ..costmodel.operations import Collective, ForwardPassWork, LayerWork, Operation
+from ..costmodel.operations import (
+    SEQUENCE_COUNTS,
+    Collective,
+    ForwardPassWork,
+    LayerWork,
+    Operation,
+    SequenceCount,
+)
 from ..costmodel.roofline import is_zero
 from ..costmodel.speculative import forward_pass_work
 from .axes import Axes, Labelled
@@ -20,8 +27,8 @@ from .dims import BATCH, SEQ_LEN
 from .evaluator import Selection, as_dataset, case_of, check_size, prepare
 from .grid import Grid
 
-Factors = Mapping[str, Num]
-"""Factor on what is per sequence of each scale."""
+Factors = Mapping[SequenceCount, Num]
+"""Factor on what is per sequence of each count."""
 
 CORE = ("attn_core", "indexer")
 """Kernels that work on each request's own cache: those of prompts and of decoding requests do not become one."""
@@ -78,9 +85,11 @@ def mixed_case(prefill: Case, decode: Case) -> Case:
     tokens = decode.batch * decode.p.new
     p = replace(prefill.p, instance_tokens=(prefill.batch * prefill.p.new + tokens) / m)
     work = forward_pass_work(prefill.model, prefill.precision, prefill.options, p)
-    every = dict.fromkeys(prefill.scales, tokens_in_mixed_pass(tokens, prefill.batch, prefill.p.new))
-    head = dict.fromkeys(prefill.scales, 1 + decode.scales["whole"] * decode.p.new / prefill.scales["whole"])
-    beside = {scale: decode.scales[scale] / prefill.scales[scale] for scale in prefill.scales}
+    of_both = tokens_in_mixed_pass(tokens, prefill.batch, prefill.p.new)
+    logits = 1 + decode.sequence_counts["rank_batch"] * decode.p.new / prefill.sequence_counts["rank_batch"]
+    every: Factors = dict.fromkeys(SEQUENCE_COUNTS, of_both)
+    head: Factors = dict.fromkeys(SEQUENCE_COUNTS, logits)
+    beside = {per: decode.sequence_counts[per] / prefill.sequence_counts[per] for per in prefill.sequence_counts}
     layers = [layer if _is_draft(layer) else _linear(layer, every) for layer in work.layers]
     outside = [
         layer if _is_draft(layer) else _linear(layer, head if layer.part == "lm_head" else every)
@@ -96,7 +105,9 @@ def mixed_case(prefill: Case, decode: Case) -> Case:
     costs = prefill.efficiency
     per_request = {
         "tau_batch": costs.tau_batch * decode.batch / prefill.batch,
-        "tau_sequence": costs.tau_sequence * decode.scales["whole"] / prefill.scales["whole"],
+        "tau_sequence": costs.tau_sequence
+        * decode.sequence_counts["rank_batch"]
+        / prefill.sequence_counts["rank_batch"],
     }
     return replace(prefill, work=mixed, efficiency=costs.with_numbers(per_request))
 
@@ -140,14 +151,14 @@ def _cache_only(op: Operation) -> Operation | None:
     """The cache an operation reads besides what else it does; None if it reads none."""
     if is_zero(op.kv):
         return None
-    return Operation(op.name, op.kernel, kv=op.kv, scale=op.scale, component=op.component)
+    return Operation(op.name, op.kernel, kv=op.kv, per=op.per, component=op.component)
 
 
 def _more(op: Operation, factors: Factors, *others: str) -> Operation:
     """An operation with more tokens or sequences: its weights stay as they are."""
     names = [name for name in ("flops", "rows", "activations", *others) if not is_zero(getattr(op, name))]
-    return replace(op, **{name: getattr(op, name) * factors[op.scale] for name in names})
+    return replace(op, **{name: getattr(op, name) * factors[op.per] for name in names})
 
 
 def _sent(collectives: Sequence[Collective], factors: Factors) -> tuple[Collective, ...]:
-    return tuple(replace(c, link=c.link * factors[c.scale], nic=c.nic * factors[c.scale]) for c in collectives)
+    return tuple(replace(c, link=c.link * factors[c.per], nic=c.nic * factors[c.per]) for c in collectives)

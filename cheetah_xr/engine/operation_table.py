@@ -42,10 +42,10 @@ def operations_of(axes: Axes) -> xr.Dataset:
         raise SpecError(f"operations: the pass is not valid: {reason}")
     layers = [(layer, op) for layer in case.work.parts for op in layer.operations]
     columns: dict[str, Any] = {
-        "flops": [op.flops * case.scales[op.scale] for _, op in layers],
-        "bytes_weights": [op.weights + op.rows * case.scales[op.scale] for _, op in layers],
-        "bytes_kv": [op.kv * case.scales[op.scale] for _, op in layers],
-        "bytes_activations": [op.activations * case.scales[op.scale] for _, op in layers],
+        "flops": [op.flops * case.sequence_counts[op.per] for _, op in layers],
+        "bytes_weights": [op.weights + op.rows * case.sequence_counts[op.per] for _, op in layers],
+        "bytes_kv": [op.kv * case.sequence_counts[op.per] for _, op in layers],
+        "bytes_activations": [op.activations * case.sequence_counts[op.per] for _, op in layers],
         "launches": [op.launches for _, op in layers],
     }
     units = dict.fromkeys(columns, "B") | {"flops": "FLOP", "launches": "1"}

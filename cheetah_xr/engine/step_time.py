@@ -1,8 +1,9 @@
 """Combine: from seconds per kernel to the time of a pass, its attributed parts and its bottleneck.
 
 What happens in series is added up in an order that is fixed by what things are, never by the axes or values of a sweep,
-in the number type of times: constants first, then rooflines by kernel, overlapped layers, and last, scale by scale,
-what grows with the number of sequences. So a point has the same bits alone, in a tile, in a block or on an axis.
+in the number type of times: constants first, then rooflines by kernel, overlapped layers, and last what grows with the
+number of sequences, one count of them (:data:`cheetah_xr.costmodel.operations.SEQUENCE_COUNTS`) after the other. So a
+point has the same bits alone, in a tile, in a block or on an axis.
 
 Only the last two usually live on the full grid. Constants, and all that is per sequence, are added up in float64.
 """
@@ -11,14 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from ..costmodel.formulas import Num
-from ..costmodel.operations import Scale
+from ..costmodel.operations import SEQUENCE_COUNTS, SequenceCount
 from ..costmodel.roofline import NO_FIXED_WORK, CollectiveSeconds, KernelSeconds, add, is_zero
 from .lazy import Value, apply, cast, is_nothing, larger, plus, times
+
+T = TypeVar("T")
 
 Attribute = Literal["", "bottleneck", "parts"]
 """What is wanted beside the time: nothing, enough to name the bottleneck (all parts but compute's), or every part."""
@@ -52,30 +55,30 @@ class Series:
     kernels: list[list[KernelSeconds]] = field(default_factory=list)
     """Kernels that share a roofline."""
     mixes: list[Times] = field(default_factory=list)
-    scaled: dict[Scale, Series] = field(default_factory=dict)
-    """The same per sequence of a scale."""
+    by_count: dict[SequenceCount, Series] = field(default_factory=dict)
+    """The same per sequence of a count."""
 
     def constant(self, part: str, seconds: Num) -> None:
         """Add seconds of a part."""
         if not is_zero(seconds):
             self.constants[part] = add(self.constants.get(part, 0.0), seconds)
 
-    def per_sequence(self, scale: Scale) -> Series:
-        """What grows with the sequences of a scale."""
-        return self.scaled.setdefault(scale, Series())
+    def per_sequence(self, per: SequenceCount) -> Series:
+        """Return the series of what grows with the sequences of a count."""
+        return self.by_count.setdefault(per, Series())
 
     def collectives(self, collectives: Sequence[CollectiveSeconds]) -> None:
         """Add collectives."""
         for c in collectives:
             self.constant("communication", c.latency)
-            self.per_sequence(c.scale).constant("communication", c.sent)
+            self.per_sequence(c.per).constant("communication", c.sent)
 
 
 @dataclass(frozen=True)
 class Combiner:
-    """Combines seconds: the scales' sequences, the number type of times, and whether parts are wanted."""
+    """Combines seconds: the counts of sequences, the number type of times, and whether parts are wanted."""
 
-    scales: Mapping[str, Num]
+    sequence_counts: Mapping[SequenceCount, Num]
     dtype: np.dtype[Any]
     attribute: Attribute
 
@@ -89,26 +92,26 @@ class Combiner:
         for number, k in enumerate(kernels):
             groups.setdefault(k.part if granularity == "component" else number, []).append(k)
         for group in groups.values():
-            scales = {k.scale for k in group}
-            alone = len(scales) == 1 and all(k.kernel in NO_FIXED_WORK and is_zero(k.weights) for k in group)
-            place = series.per_sequence(scales.pop()) if alone else series
+            counts = {k.per for k in group}
+            alone = len(counts) == 1 and all(k.kernel in NO_FIXED_WORK and is_zero(k.weights) for k in group)
+            place = series.per_sequence(counts.pop()) if alone else series
             place.kernels.append(group)
 
     def _roofline(self, kernels: Sequence[KernelSeconds], *, per_sequence: bool) -> Times:
         """The maximum of memory and compute time of kernels taken together; memory's belongs to its causes."""
         weights: Num = 0.0
-        amounts: dict[Scale, dict[str, Num]] = {}
+        amounts: dict[SequenceCount, dict[str, Num]] = {}
         for k in kernels:
             weights = add(weights, k.weights)
-            own = amounts.setdefault(k.scale, {})
+            own = amounts.setdefault(k.per, {})
             for part, value in (("weights", k.rows), ("kv", k.kv), ("activations", k.activations)):
                 if not is_zero(value):
                     own[part] = add(own.get(part, 0.0), value)
             own["compute"] = add(own.get("compute", 0.0), k.compute)
         causes: Times = {"weights": self.cast(weights)}
         memory, compute = causes["weights"], self.cast(0.0)
-        for scale, own in sorted(amounts.items()):
-            sequences = None if per_sequence else self.cast(self.scales[scale])
+        for per, own in _in_order(amounts):
+            sequences = None if per_sequence else self.cast(self.sequence_counts[per])
             seconds = {part: self._of(value, sequences) for part, value in own.items()}
             compute = plus(compute, seconds.pop("compute"))
             own.pop("compute")
@@ -160,8 +163,8 @@ class Combiner:
             found = _added(found, self._roofline(group, per_sequence=per_sequence))
         for mix in series.mixes:
             found = _added(found, mix)
-        for scale, one in sorted(series.scaled.items()):
-            sequences, each = self.cast(self.scales[scale]), self.total(one, per_sequence=True)
+        for per, one in _in_order(series.by_count):
+            sequences, each = self.cast(self.sequence_counts[per]), self.total(one, per_sequence=True)
             found = _added(found, {part: times(value, sequences) for part, value in each.items()})
         return found
 
@@ -169,6 +172,10 @@ class Combiner:
 def _first(group: Sequence[KernelSeconds]) -> int:
     """Place of a group in the order of kernels."""
     return min(KERNEL_ORDER.index(k.kernel) for k in group)
+
+
+def _in_order(amounts: Mapping[SequenceCount, T]) -> list[tuple[SequenceCount, T]]:
+    return [(per, amounts[per]) for per in SEQUENCE_COUNTS if per in amounts]
 
 
 def _added(a: Times, b: Times) -> Times:
