@@ -46,7 +46,7 @@ def headline_of(first: xr.DataArray) -> str:
     present = first.dropna("model")
     (small, low), (large, high) = ((str(present["model"].values[i]), float(present[i])) for i in (0, -1))
     if low > HEAVY and high < LIGHT:
-        return "CPU overhead: most of a step of small models, little of large ones"
+        return "CPU overhead takes a large fraction of a step only for small models"
     return f"CPU overhead: {low:.0%} of a step of {model_name(small)}, {high:.0%} of {model_name(large)}"
 
 

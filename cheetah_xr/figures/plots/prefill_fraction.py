@@ -30,7 +30,7 @@ def data(model: str = "llama-3.1-70b", gpu: str = "h100-sxm") -> xr.Dataset:
             "half": ("output_tokens", half),
             "kind": ("output_tokens", list(OUTPUTS)),
         },
-        title=f"{model_name(model)}: the longer the input, the more of a request's time is prefill",
+        title=f"{model_name(model)}: at longer inputs prefill takes more of the time",
         shows="End-to-end time of one request: TTFT, then every output token at its own context length. Chat-like "
         f"requests have {OUTPUTS['chat']:,} output tokens, RAG-like ones {OUTPUTS['RAG']}.",
         assumptions=assumed(ds),
