@@ -8,13 +8,11 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from ..engine.dims import BAND, DRAW
+from ..engine.dims import DRAW, QUANTILE
 from ..engine.posterior_axis import ERROR
 from ..specs import SpecError
 
 Array = NDArray[Any]
-
-BANDS = ("low", "median", "high")
 
 FOLLOWS_TIME = {"s": 1, "USD": 1, "J": 1, "1/s": -1}
 """Units -> the power of time a variable is proportional to; one with other units has no error of measurement."""
@@ -46,11 +44,12 @@ def summarize(ds: xr.Dataset, prob: float = 0.9, error: bool = True) -> xr.Datas
     Returns
     -------
     xarray.Dataset
-        In place of ``draw`` the dim ``band``: low, median, high, the quantiles (1 - prob)/2, 1/2 and (1 + prob)/2 over
-        draws, each with every multiple t of a set of equally probable ones. Seconds, costs and energies follow time,
-        rates, ``mfu`` and ``mbu`` its inverse; what else has draws has no error. A flag is that of most draws, the
-        lower code where two have as many, without a band. Variables without draws are unchanged; coordinates on draws
-        are dropped. Attributes say the probability. Bands of parts do not add up to those of the sum.
+        In place of ``draw`` the dim ``quantile`` with the labels (1 - prob)/2, 1/2 and (1 + prob)/2 (0.05, 0.5 and
+        0.95 by default), taken over draws, each with every multiple t of a set of equally probable ones. Seconds, costs
+        and energies follow time, rates, ``mfu`` and ``mbu`` its inverse; what else has draws has no error. A flag is
+        that of most draws, the lower code where two have as many, without ``quantile``. Variables without draws are
+        unchanged; coordinates on draws are dropped. Attributes say the probability. Quantiles of parts do not add up
+        to those of the sum.
 
     Raises
     ------
@@ -73,14 +72,15 @@ def summarize(ds: xr.Dataset, prob: float = 0.9, error: bool = True) -> xr.Datas
         raise SpecError(f"summarize: the dataset has no coordinate {ERROR} with dof; error=False leaves errors out")
     quantiles = np.array([(1 - prob) / 2, 0.5, (1 + prob) / 2])
     found = ds.drop_vars([name for name in ds.coords if DRAW in ds[name].dims])
-    found = found.assign_coords({BAND: list(BANDS), "quantile": (BAND, quantiles, {"units": "1"})})
+    # Labels are rounded: (1 - 0.9) / 2 is not the number 0.05 that a caller selects.
+    found = found.assign_coords({QUANTILE: (QUANTILE, np.round(quantiles, 12), {"units": "1"})})
     for name, values in ds.data_vars.items():
         if DRAW not in values.dims:
             continue
         if "flag_values" in values.attrs:
             found[name] = _of_most(values)
         else:
-            found[name] = _bands(values, ds, quantiles, _power(values) if error else 0)
+            found[name] = _quantiles(values, ds, quantiles, _power(values) if error else 0)
             found[name].attrs |= {"probability": float(prob), "measurement_error": str(bool(error))}
     return found.drop_vars(DRAW, errors="ignore")
 
@@ -96,7 +96,7 @@ def _power(values: xr.DataArray) -> int:
     return FOLLOWS_TIME.get(values.attrs["units"], 0)
 
 
-def _bands(values: xr.DataArray, ds: xr.Dataset, quantiles: Array, power: int) -> xr.DataArray:
+def _quantiles(values: xr.DataArray, ds: xr.Dataset, quantiles: Array, power: int) -> xr.DataArray:
     """Quantiles of a variable in place of its draws."""
     if values.dtype.kind not in "iuf":
         raise SpecError(f"summarize: {values.name} is {values.dtype}: expected numbers or a flag")
@@ -108,11 +108,11 @@ def _bands(values: xr.DataArray, ds: xr.Dataset, quantiles: Array, power: int) -
         values.compute(),
         scale.compute(),
         input_core_dims=[[DRAW], [DRAW]],
-        output_core_dims=[[BAND]],
+        output_core_dims=[[QUANTILE]],
         kwargs={"t": t, "quantiles": quantiles},
         keep_attrs="override",
     )
-    order = [BAND if dim == DRAW else dim for dim in values.dims]
+    order = [QUANTILE if dim == DRAW else dim for dim in values.dims]
     return found.astype(values.dtype if values.dtype.kind == "f" else np.float64).transpose(*order, ...)
 
 

@@ -33,7 +33,7 @@ def with_intervals(what: str, posterior: Any) -> xr.Dataset:
         sampled, ideal = (derive(evaluated(row, runs, e, outputs=NEEDED), what) for e in (samples, "ideal"))
         values = {what: summarize(sampled[[what]], PROBABILITY)[what], "ideal": ideal[what]}
         line = xr.Dataset({name: array.reset_coords(drop=True) for name, array in values.items()})
-        lines.append(line.reindex(batch=BATCHES).transpose("band", "batch"))
+        lines.append(line.reindex(batch=BATCHES).transpose("quantile", "batch"))
     ds = xr.concat(lines, "setup").assign_coords(setup=[r.setup for r in rows], gpu=("setup", [r.gpu for r in rows]))
     return ds.assign(measured_points()).assign_attrs(posterior=samples.attrs["name"])
 
@@ -81,9 +81,10 @@ def draw_intervals(ds: xr.Dataset, what: str, y: str) -> Figure:
 
 def _panel(ax: Axes, line: xr.Dataset, what: str) -> None:
     """Draw interval, median and ideal value of one setup."""
-    colour, interval = gpu_colour(str(line["gpu"].values)), line[what]
-    ax.fill_between(line["batch"], interval.sel(band="low"), interval.sel(band="high"), color=colour, alpha=0.25, lw=0)
-    ax.plot(line["batch"], interval.sel(band="median"), color=colour)
+    colour = gpu_colour(str(line["gpu"].values))
+    low, median, high = line[what].transpose("quantile", ...)
+    ax.fill_between(line["batch"], low, high, color=colour, alpha=0.25, lw=0)
+    ax.plot(line["batch"], median, color=colour)
     ax.plot(line["batch"], line["ideal"], color=INK, linestyle="--", linewidth=1.1)
     ax.set_xlabel("batch (sequences)")
     ax.tick_params(axis="x", labelbottom=True)  # the last row is not full

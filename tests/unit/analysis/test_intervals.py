@@ -1,4 +1,4 @@
-"""Bands: quantiles over draws and errors, held to numbers worked out by hand and to their definition."""
+"""Credible intervals: quantiles over draws and errors, held to numbers worked out by hand and to their definition."""
 
 import numpy as np
 import pytest
@@ -36,10 +36,9 @@ def test_quantiles_of_draws_by_hand():
     """The k-th of n draws stands at (k - 1/2)/n: of ten, 5 % is the first, 95 % the last, 50 % between two."""
     ds = result(step_time=("draw", [9.0, 1, 2, 3, 4, 5, 6, 7, 8, 10], S))
     found = cx.summarize(ds, error=False)
-    assert found.step_time.dims == ("band",)
-    assert found.band.values.tolist() == ["low", "median", "high"]
+    assert found.step_time.dims == ("quantile",)
+    assert found["quantile"].values.tolist() == [0.05, 0.5, 0.95]
     assert found.step_time.values.tolist() == [1, 5.5, 10]
-    np.testing.assert_allclose(found["quantile"], [0.05, 0.5, 0.95])
     half = cx.summarize(ds, prob=0.5, error=False)  # 25 % and 75 %: the third and the eighth
     assert half.step_time.values.tolist() == [3, 5.5, 8]
 
@@ -82,8 +81,8 @@ def test_the_band_is_that_of_the_mixture(values, scale, prob, dof):
     assert low <= median <= high
     t = stats.t.ppf((np.arange(N_MULTIPLES) + 0.5) / N_MULTIPLES, dof)
     times = np.multiply.outer(values, np.exp(scale * t)).reshape(-1)
-    for measured, band in ((times, found.step_time.values), (1 / times, found.tps_per_user.values)):
-        for quantile, value in zip(found["quantile"].values, band, strict=True):
+    for measured, ends in ((times, found.step_time.values), (1 / times, found.tps_per_user.values)):
+        for quantile, value in zip(found["quantile"].values, ends, strict=True):
             below, up_to = np.mean(measured < value * (1 - 1e-9)), np.mean(measured <= value * (1 + 1e-9))
             assert below - 0.5001 / times.size <= quantile <= up_to + 0.5001 / times.size
     wider = cx.summarize(ds, min(0.99, prob + 0.04)).step_time
@@ -117,8 +116,8 @@ def test_every_derived_metric_that_has_draws_follows_time_as_its_formula_does(po
             continue
         ratio = float((slow[name] / now[name]).mean())
         assert ratio == pytest.approx(2) or ratio == pytest.approx(0.5)
-        bands = cx.summarize(wide[[name]])[name]
-        assert (bands.sel(band="high") > 5 * bands.sel(band="median")).all(), f"{name} has no error"
+        interval = cx.summarize(wide[[name]])[name]
+        assert (interval.sel(quantile=0.95) > 5 * interval.sel(quantile=0.5)).all(), f"{name} has no error"
 
 
 def test_the_rest_of_a_result_is_kept(posterior):
@@ -127,7 +126,7 @@ def test_the_rest_of_a_result_is_kept(posterior):
     found = cx.summarize(ds, prob=0.8)
     assert "draw" not in found.dims
     assert not {"draw", "error_scale", "memory_lm_head"} & set(found.coords)
-    assert found.step_time.dims == ("gpu", "band", "batch")
+    assert found.step_time.dims == ("gpu", "quantile", "batch")
     assert found.step_time.dtype == np.float32
     assert found.attrs == ds.attrs
     for name, values in ds.data_vars.items():
@@ -141,7 +140,7 @@ def test_the_rest_of_a_result_is_kept(posterior):
     assert "probability" not in found.status.attrs
     missing = ds.status != 0
     assert missing.any()
-    assert (found.step_time.isnull().all("band") == missing).all()
+    assert (found.step_time.isnull().all("quantile") == missing).all()
     xr.testing.assert_identical(ds, ds.copy(deep=True))
 
 
@@ -177,7 +176,7 @@ def test_engines_side_by_side_keep_their_own_errors():
     one, two = (result(scale=s, step_time=("draw", np.ones(3), S)) for s in (0.0, 0.2))
     both = xr.concat([one, two], "engine", coords="different", compat="equals", join="outer")
     found = cx.summarize(both).step_time
-    assert found.dims == ("engine", "band")
+    assert found.dims == ("engine", "quantile")
     assert found[0].values.tolist() == [1, 1, 1]
     assert close(float(found[1, 2]), 0.95, 0.2)
 

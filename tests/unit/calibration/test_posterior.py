@@ -333,7 +333,7 @@ def test_errors_are_those_of_the_kind_of_model(posterior):
     np.testing.assert_array_equal(both.error_scale.isel(model=0), posterior.error_scale_dense)
     np.testing.assert_array_equal(both.error_scale.isel(model=1), posterior.error_scale_experts)
     bands = cx.summarize(both)
-    assert bands.step_time.dims == ("model", "band")
+    assert bands.step_time.dims == ("model", "quantile")
     xr.testing.assert_allclose(
         bands.step_time.isel(model=0).reset_coords(drop=True), cx.summarize(dense).step_time.reset_coords(drop=True)
     )
