@@ -231,7 +231,7 @@ CHANGES = [
     ),
     (
         "costmodel/formulas/serving.py",
-        "running - OWN_PROMPTS * dp",
+        "running - NON_INTERFERING_PROMPTS * dp",
         "running - dp",
         "a request sees its successor's prompt",
     ),

@@ -108,7 +108,7 @@ class Pooled:
         def step(n: Array) -> Array:
             return _interpolated(np.log(n / self.decode_workers[:, None]), np.log(self.batches), steps)
 
-        n = serving.decoding_in_pool(self.concurrency[:, None], first, capacity, self.osl[:, None], step)
+        n = serving.decode_concurrency(self.concurrency[:, None], first, capacity, self.osl[:, None], step)
         return step(np.maximum(n, 1e-9))
 
     def share_of_prompts(self, factors: Factors) -> Array:
@@ -234,20 +234,20 @@ def _served(rows: pd.DataFrame, how: Serving) -> Served:
     running = _whole(serving.running(concurrency, most, 1))
     first = rows["engine"].isin(PROMPTS_FIRST).to_numpy() | (how.prompts != "engine")
     waves = first & (rows["length_share"].to_numpy(float) == 1) & (how.prompts == "engine")
-    together = serving.prompts_together(isl, dp)
+    together = serving.prompts_admitted_at_once(isl, dp)
     per_step = _either(
         waves,
-        serving.prompts_per_step_in_waves(running, together, osl),
-        serving.prompts_per_step(running, dp, osl),
+        serving.interfering_prompts_synchronized(running, together, osl),
+        serving.interfering_prompts(running, dp, osl),
     )
     per_pass = _either(
-        waves, serving.prompts_in_budget(CHUNK_TOKENS, isl, dp), serving.prompts_per_pass(running, dp, osl)
+        waves, serving.prefill_batch_within_budget(CHUNK_TOKENS, isl, dp), serving.prefill_batch(running, dp, osl)
     )
     if how.prompts != "engine":
         per_step, per_pass = running / osl * (how.prompts == "apart"), dp
     decode = case_of_rows(rows, "decode", INSTANCE, running, context, **how.options)
     prefill = case_of_rows(rows, "prefill", INSTANCE, _whole(per_pass), prompt, **how.options)
-    growth = serving.tokens_in_mixed_pass(running, per_pass, prompt)
+    growth = serving.mixed_batch_token_ratio(running, per_pass, prompt)
     apart = without_requests(compile_pass(prefill, len(rows)))
     mixed = compile_mixed(prefill, decode, growth, len(rows))
     prompts = joined([apart.only(np.flatnonzero(first)), mixed.only(np.flatnonzero(~first))]).only(
@@ -267,7 +267,7 @@ def _pooled(rows: pd.DataFrame, how: Serving) -> Pooled:
         compile_pass(case_of_rows(rows, "decode", POOL["decode"], batch, context, **how.options), len(rows))
         for batch in batches
     )
-    prompts = serving.prompts_in_budget(CHUNK_TOKENS, isl, rows["prefill_dp"].to_numpy(float))
+    prompts = serving.prefill_batch_within_budget(CHUNK_TOKENS, isl, rows["prefill_dp"].to_numpy(float))
     prefill = case_of_rows(rows, "prefill", POOL["prefill"], _whole(prompts), _whole(isl), **how.options)
     table = without_requests(compile_pass(prefill, len(rows)))
     return Pooled(

@@ -213,7 +213,7 @@ def serve(
     lengths: Annotated[
         Lengths | None, typer.Option(help="Lengths of requests: random (default), or fixed, so that they stay in step.")
     ] = None,
-    chunk_tokens: Annotated[int, typer.Option(help="Most tokens of a prompt in one pass.")] = 8192,
+    chunked_prefill_size: Annotated[int, typer.Option(help="Most tokens of a prompt in one pass.")] = 8192,
     prefill_workers: Annotated[
         int | None, typer.Option(help="Instances that only prefill; those of --tp, --dp and --ep then only decode.")
     ] = None,
@@ -236,7 +236,12 @@ def serve(
 
     loaded = load_model(model)
     scheme = precision or getattr(loaded, "default_precision", "bf16")
-    load: dict[str, Any] = {"concurrency": concurrency, "isl": isl, "osl": osl, "chunk_tokens": chunk_tokens}
+    load: dict[str, Any] = {
+        "concurrency": concurrency,
+        "isl": isl,
+        "osl": osl,
+        "chunked_prefill_size": chunked_prefill_size,
+    }
     more = {**load, "efficiency": efficiency, "options": _options(option or [])}
     together = {"prefill": prefill, "lengths": lengths}
     apart = {"prefill_tp": prefill_tp, "prefill_dp": prefill_dp, "prefill_ep": prefill_ep}

@@ -12,7 +12,7 @@ from ..specs import SpecError
 
 LIMIT_WORDS = {
     "concurrency": "more requests would decode at once, were they there",
-    "cache": "the KV cache holds no more requests",
+    "kv_cache_capacity": "the KV cache holds no more requests",
     "prefill": "prompts are prefilled no faster",
 }
 SECONDS_FROM = 10.0

@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ..costmodel.formulas import Num
-from ..costmodel.formulas.serving import tokens_in_mixed_pass
+from ..costmodel.formulas.serving import mixed_batch_token_ratio
 from ..costmodel.operations import (
     SEQUENCE_COUNTS,
     Collective,
@@ -85,7 +85,7 @@ def mixed_case(prefill: Case, decode: Case) -> Case:
     tokens = decode.batch * decode.p.new
     p = replace(prefill.p, instance_tokens=(prefill.batch * prefill.p.new + tokens) / m)
     work = forward_pass_work(prefill.model, prefill.precision, prefill.options, p)
-    of_both = tokens_in_mixed_pass(tokens, prefill.batch, prefill.p.new)
+    of_both = mixed_batch_token_ratio(tokens, prefill.batch, prefill.p.new)
     logits = 1 + decode.sequence_counts["rank_batch"] * decode.p.new / prefill.sequence_counts["rank_batch"]
     every: Factors = dict.fromkeys(SEQUENCE_COUNTS, of_both)
     head: Factors = dict.fromkeys(SEQUENCE_COUNTS, logits)

@@ -31,7 +31,7 @@ def serve(
     ep: Any = 1,
     prefill: str = "mixed",
     lengths: str = "random",
-    chunk_tokens: Any = 8192,
+    chunked_prefill_size: Any = 8192,
     efficiency: Any = "default",
     options: Options | Mapping[str, Any] | None = None,
     overrides: Mapping[str, Any] | None = None,
@@ -59,7 +59,7 @@ def serve(
     lengths
         "random": requests end at different times; "fixed": they have equal lengths, and where prefill is separate they
         stay in step. Where it is mixed, lengths make no difference.
-    chunk_tokens
+    chunked_prefill_size
         Most tokens of a prompt in one pass; longer prompts take several.
     options
         Accounting options; `overlap_ep` is 0 unless it is given. With `on_infeasible` "ignore" all requests run.
@@ -68,7 +68,7 @@ def serve(
     -------
     xarray.Dataset
         ``running``, ``tpot``, ``tps_per_user``, ``throughput``, ``throughput_per_gpu``, ``prefill_time``,
-        ``waiting_time``, ``ttft``, ``e2e`` in float64, with units and long_name; ``limit`` says why no more requests
+        ``queue_time``, ``ttft``, ``e2e`` in float64, with units and long_name; ``limit`` says why no more requests
         decode at once. What cannot be served is NaN with a reason in ``status``.
 
     Raises
@@ -85,7 +85,7 @@ def serve(
     """
     one_of("prefill", prefill, ("mixed", "separate"))
     one_of("lengths", lengths, ("random", "fixed"))
-    given = numbers({"concurrency": concurrency, "isl": isl, "osl": osl, "chunk_tokens": chunk_tokens})
+    given = numbers({"concurrency": concurrency, "isl": isl, "osl": osl, "chunked_prefill_size": chunked_prefill_size})
     axes, grid = serving_axes(
         options, model=model, gpu=gpu, precision=precision, tp=tp, dp=dp, ep=ep, efficiency=efficiency,
         overrides=overrides, scales=scales,
@@ -114,7 +114,7 @@ def _mixed(pool: Pool) -> Served:
     # Nobody decodes beside a prompt that is prefilled with all the others.
     first = beside.time.where(running > prompts, alone.time)
     steps = (load["osl"] - 1) / accepted
-    mixed = terms.steps_beside_prompts(passes, running, prompts)
+    mixed = terms.decode_steps_in_mixed_batches(passes, running, prompts)
     seconds = terms.seconds_per_request(first, prompts, step.time, steps - mixed, running)
     return _finish(pool, (running, full, mixed >= steps), tpot, first, seconds, (step, alone, beside))
 
@@ -126,9 +126,11 @@ def _separate(pool: Pool, *, waves: bool) -> Served:
     prompts, others = _prompts(pool, running, accepted)
     if waves:
         new = load["isl"] - load.cached
-        prompts = smaller(terms.prompts_in_budget(load["chunk_tokens"], new, pool.dp), running).astype(np.int64)
-        together = terms.prompts_together(new, pool.dp)
-        others = terms.prompts_per_step_in_waves(running, together, load["osl"] / accepted)
+        prompts = smaller(
+            terms.prefill_batch_within_budget(load["chunked_prefill_size"], new, pool.dp), running
+        ).astype(np.int64)
+        together = terms.prompts_admitted_at_once(new, pool.dp)
+        others = terms.interfering_prompts_synchronized(running, together, load["osl"] / accepted)
     step, first = pool.decode(running, context_of(pool)), pool.prefill(prompts)
     tpot = terms.tpot_separate(step.time, first.time, others, prompts) / accepted
     steps = (load["osl"] - 1) / accepted
@@ -139,8 +141,8 @@ def _separate(pool: Pool, *, waves: bool) -> Served:
 def _prompts(pool: Pool, running: xr.DataArray, accepted: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
     """Prompts of one pass, never more than there are, and those of others between two steps of a request."""
     steps = pool.load["osl"] / accepted
-    prompts = smaller(terms.prompts_per_pass(running, pool.dp, steps), running).astype(np.int64)
-    return prompts, terms.prompts_per_step(running, pool.dp, steps)
+    prompts = smaller(terms.prefill_batch(running, pool.dp, steps), running).astype(np.int64)
+    return prompts, terms.interfering_prompts(running, pool.dp, steps)
 
 
 def _finish(
@@ -155,7 +157,7 @@ def _finish(
     (running, full, saturated), load = runs, pool.load
     after_first = (load["osl"] - 1) * tpot
     rate = np.minimum(1 / seconds, running / (first + after_first))
-    waiting = terms.waiting_time(load["concurrency"], after_first * rate, first, rate)
+    waiting = terms.queue_time(load["concurrency"], after_first * rate, first, rate)
     values = {
         "running": running,
         "tpot": tpot,
@@ -163,7 +165,7 @@ def _finish(
         "throughput": load["osl"] * rate,
         "throughput_per_gpu": load["osl"] * rate / pool.beside("n_gpus"),
         "prefill_time": first,
-        "waiting_time": waiting,
+        "queue_time": waiting,
         "ttft": waiting + first,
         "e2e": waiting + first + after_first,
     }

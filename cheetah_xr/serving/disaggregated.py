@@ -39,7 +39,7 @@ def serve_disaggregated(
     decode_tp: Any = 1,
     decode_dp: Any = 1,
     decode_ep: Any = 1,
-    chunk_tokens: Any = 8192,
+    chunked_prefill_size: Any = 8192,
     transfer_bandwidth: float | None = None,
     efficiency: Any = "default",
     options: Options | Mapping[str, Any] | None = None,
@@ -61,7 +61,7 @@ def serve_disaggregated(
         Instances of each pool.
     prefill_tp, prefill_dp, prefill_ep, decode_tp, decode_dp, decode_ep
         Layout of one instance of each pool.
-    chunk_tokens
+    chunked_prefill_size
         Prompt tokens an attention rank prefills in one pass: several short prompts, or a part of a long one.
     transfer_bandwidth
         Bytes/s at which one GPU hands its part of a prompt's cache over; by default that of its link where both pools
@@ -71,7 +71,7 @@ def serve_disaggregated(
     -------
     xarray.Dataset
         As :func:`cheetah_xr.serve`, and ``kv_transfer_time``; ``running`` is a mean. ``limit`` names what keeps more
-        requests from decoding: the "cache" of the decode pool, or the rate of "prefill".
+        requests from decoding: the "kv_cache_capacity" of the decode pool, or the rate of "prefill".
 
     Raises
     ------
@@ -93,7 +93,7 @@ def serve_disaggregated(
         "prefill_ep": prefill_ep, "decode_workers": decode_workers, "decode_tp": decode_tp, "decode_dp": decode_dp,
         "decode_ep": decode_ep,
     }  # fmt: skip
-    load = {"concurrency": concurrency, "isl": isl, "osl": osl, "chunk_tokens": chunk_tokens}
+    load = {"concurrency": concurrency, "isl": isl, "osl": osl, "chunked_prefill_size": chunked_prefill_size}
     given = numbers({**load, **layout}, forbidden=PARALLEL)
 
     def pool(name: str) -> Pool:
@@ -166,7 +166,7 @@ class Pools:
         found, step = _balance(table, knots, workers, most, (load["concurrency"], first, capacity, steps))
         running = smaller(found, most)
         rate = running / (steps * step)
-        waiting = terms.waiting_time(load["concurrency"], running, first, rate)
+        waiting = terms.queue_time(load["concurrency"], running, first, rate)
         tpot = step / accepted
         values = {
             "running": running,
@@ -176,7 +176,7 @@ class Pools:
             "throughput_per_gpu": load["osl"] * rate / self.n_gpus,
             "prefill_time": prefill.time,
             "kv_transfer_time": transfer,
-            "waiting_time": waiting,
+            "queue_time": waiting,
             "ttft": waiting + first,
             "e2e": waiting + first + (load["osl"] - 1) * tpot,
         }
@@ -194,7 +194,9 @@ class Pools:
         """Prompts of one pass: those that fill it, as far as there are any and the cache holds them."""
         load, new = self.load, self.load["isl"] - self.load.cached
         under_way = -(-load["concurrency"] // load["prefill_workers"])
-        found = smaller(terms.prompts_in_budget(load["chunk_tokens"], new, self.prefill.dp), under_way)
+        found = smaller(
+            terms.prefill_batch_within_budget(load["chunked_prefill_size"], new, self.prefill.dp), under_way
+        )
         if self.prefill.counts_memory:
             most = self.prefill.held(new, "prefill", load.cached)["max_batch"]
             found = smaller(found, most.where(most >= 1, 1))
@@ -206,11 +208,11 @@ class Pools:
         sent, taken = (pool.held(isl)["kv_bytes_per_sequence"] for pool in (self.prefill, self.decode))
         size = np.maximum(sent, taken)
         if self.bandwidth is not None:
-            return terms.transfer_time(size, self.bandwidth), xr.DataArray(np.int8(CODES["ok"]))
+            return terms.kv_transfer_time(size, self.bandwidth), xr.DataArray(np.int8(CODES["ok"]))
         near = self.n_gpus <= self.decode.input("gpu.link_domain")
         rate = self.decode.input("gpu.link_bandwidth").where(near, self.decode.input("gpu.nic_bandwidth"))
         lacking = first_reason(code_where(rate.isnull() & near, "no_link"), code_where(rate.isnull() & ~near, "no_nic"))
-        return terms.transfer_time(size, rate), lacking
+        return terms.kv_transfer_time(size, rate), lacking
 
 
 def _balance(
@@ -229,6 +231,6 @@ def _balance(
     def decode(n: NDArray[Any]) -> NDArray[Any]:
         return interpolated(knots, values, n / workers.values)
 
-    found = terms.decoding_in_pool(concurrency.values, first.values, capacity.values, steps.values, decode)
+    found = terms.decode_concurrency(concurrency.values, first.values, capacity.values, steps.values, decode)
     step = decode(np.fmin(found, most.values))
     return xr.DataArray(found, dims=one.dims), xr.DataArray(step, dims=one.dims)

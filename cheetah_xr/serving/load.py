@@ -23,7 +23,7 @@ MEANINGS = {
     "concurrency": ("requests", "requests under way"),
     "isl": ("tokens", "prompt tokens, cached ones included"),
     "osl": ("tokens", "output tokens of a request"),
-    "chunk_tokens": ("tokens", "most prompt tokens of a request in one pass"),
+    "chunked_prefill_size": ("tokens", "most prompt tokens of a request in one pass"),
     "prefill_workers": ("1", "instances that prefill"),
     "decode_workers": ("1", "instances that decode"),
     **{f"{pool}_tp": ("1", f"tensor-parallel degree of a {pool} worker") for pool in ("prefill", "decode")},

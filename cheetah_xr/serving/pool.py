@@ -39,11 +39,12 @@ class Prompt:
 
 
 def prompt_of(load: Load) -> Prompt:
-    """Cut prompts into passes of at most `chunk_tokens` tokens, the first ones full; each finds those before it cached.
+    """Cut prompts into chunks of at most `chunked_prefill_size` tokens, one a forward pass.
 
-    A pass that a shorter prompt of the axis does not have is priced as one token and not counted.
+    All chunks but the last are full, and each finds the tokens of those before it cached. A chunk that a shorter
+    prompt of the axis does not have is priced as one token and not counted.
     """
-    new, chunk = load["isl"] - load.cached, load["chunk_tokens"]
+    new, chunk = load["isl"] - load.cached, load["chunked_prefill_size"]
     passes = -(-new // chunk)
     most = int(passes.max())
     if most == 1:

@@ -13,7 +13,7 @@ from ..engine.posterior_axis import ERROR, PROMPTS, between
 from ..engine.validity import CODES, NOT_COMPUTED
 from .pool import Pool
 
-LIMITS = {"concurrency": 0, "cache": 1, "prefill": 2}
+LIMITS = {"concurrency": 0, "kv_cache_capacity": 1, "prefill": 2}
 """Why no more requests decode at once: there are none, the KV cache is full, or prefill is no faster."""
 
 VARIABLES = {
@@ -24,7 +24,7 @@ VARIABLES = {
     "throughput_per_gpu": ("1/s", "output tokens/s of all requests over all GPUs"),
     "prefill_time": ("s", "time of the passes that prefill a prompt"),
     "kv_transfer_time": ("s", "time to hand the cache of a prompt to the decode pool"),
-    "waiting_time": ("s", "mean time before the prefill of a request begins"),
+    "queue_time": ("s", "mean time before the prefill of a request begins"),
     "ttft": ("s", "time to first token, waiting included"),
     "e2e": ("s", "time from request to last token"),
 }
@@ -88,7 +88,7 @@ def result(
 
 def limit_of(full: xr.DataArray, prefill: xr.DataArray) -> xr.DataArray:
     """Codes of :data:`LIMITS`, from where the cache is full and where prefill is no faster."""
-    return full * LIMITS["cache"] + (prefill & ~full) * LIMITS["prefill"]
+    return full * LIMITS["kv_cache_capacity"] + (prefill & ~full) * LIMITS["prefill"]
 
 
 def _flags(words: str, codes: Mapping[str, int]) -> dict[str, Any]:

@@ -16,11 +16,11 @@ from . import Num
 
 Array = NDArray[Any]
 
-OWN_PROMPTS = 2
+NON_INTERFERING_PROMPTS = 2
 """Prompts of an attention rank that no token of a request waits for: its own, which comes before its first token, and
 that of its successor, which comes after its last."""
 
-TOKENS_IN_FIRST_PASSES = 16_384
+MAX_PREFILL_TOKENS = 16_384
 """Prompt tokens an attention rank admits at once in an engine that prefills first (SGLang, max_prefill_tokens)."""
 
 BISECTIONS = 60
@@ -31,21 +31,21 @@ def running(concurrency: Num, most: Num, dp: Num) -> Num:
     return np.minimum(concurrency, np.maximum(most, dp))
 
 
-def prompts_per_step(running: Num, dp: Num, osl: Num) -> Num:
+def interfering_prompts(running: Num, dp: Num, osl: Num) -> Num:
     """Prompts of others prefilled between two tokens of a request whose neighbours start at random.
 
     Each of B requests needs one prefill in `osl` steps, so B/osl of them fall on a step, less those of
-    :data:`OWN_PROMPTS`.
+    :data:`NON_INTERFERING_PROMPTS`.
     """
-    return np.maximum(running - OWN_PROMPTS * dp, 0) / osl
+    return np.maximum(running - NON_INTERFERING_PROMPTS * dp, 0) / osl
 
 
-def prompts_together(isl: Num, dp: Num) -> Num:
-    """Prompts an engine that prefills first admits at once, on average: as many as :data:`TOKENS_IN_FIRST_PASSES`."""
-    return dp * np.maximum(1, TOKENS_IN_FIRST_PASSES / isl)
+def prompts_admitted_at_once(isl: Num, dp: Num) -> Num:
+    """Prompts an engine that prefills first admits at once, on average: as many as :data:`MAX_PREFILL_TOKENS`."""
+    return dp * np.maximum(1, MAX_PREFILL_TOKENS / isl)
 
 
-def prompts_per_step_in_waves(running: Num, together: Num, osl: Num) -> Num:
+def interfering_prompts_synchronized(running: Num, together: Num, osl: Num) -> Num:
     """The same where equal lengths keep requests in step and prompts go first, `together` of them at once.
 
     A wave of B prompts is prefilled group by group; a request waits for the groups after its own, half of them on
@@ -54,12 +54,12 @@ def prompts_per_step_in_waves(running: Num, together: Num, osl: Num) -> Num:
     return 0.5 * np.maximum(running - together, 0) / osl
 
 
-def prompts_per_pass(running: Num, dp: Num, osl: Num) -> Num:
+def prefill_batch(running: Num, dp: Num, osl: Num) -> Num:
     """Prompts one pass prefills: one on every attention rank, or as many as end in a step."""
     return dp * np.maximum(1, np.round(running / dp / osl))
 
 
-def prompts_in_budget(tokens: Num, isl: Num, dp: Num) -> Num:
+def prefill_batch_within_budget(tokens: Num, isl: Num, dp: Num) -> Num:
     """Prompts whose tokens fill the budget of a pass, at least one on every attention rank."""
     return dp * np.maximum(1, np.round(tokens / isl))
 
@@ -78,7 +78,7 @@ def tpot_mixed(decode: Num, mixed: Num, prompts: Num, per_pass: Num) -> Num:
     return decode + share * np.maximum(mixed - decode, 0)
 
 
-def tokens_in_mixed_pass(running: Num, prompts: Num, isl: Num) -> Num:
+def mixed_batch_token_ratio(running: Num, prompts: Num, isl: Num) -> Num:
     """Tokens of a mixed pass over those of its prompts: what its linear kernels and collectives grow by."""
     return 1 + running / (prompts * isl)
 
@@ -92,12 +92,12 @@ def seconds_per_request(first: Num, per_pass: Num, decode: Num, steps: Num, runn
     return first / per_pass + np.maximum(steps, 0) * decode / running
 
 
-def steps_beside_prompts(passes: Num, running: Num, per_pass: Num) -> Num:
+def decode_steps_in_mixed_batches(passes: Num, running: Num, per_pass: Num) -> Num:
     """Decode steps of a request that mixed passes do: each prompt comes in `passes` of them, beside all that decode."""
     return passes * np.maximum(running - per_pass, 0) / per_pass
 
 
-def decoding_in_pool(
+def decode_concurrency(
     concurrency: Num, first_token: Num, capacity: Num, steps: Num, decode: Callable[[Array], Array]
 ) -> Array:
     """Requests that decode at once in a pool of their own, of `concurrency` under way in both pools.
@@ -129,11 +129,11 @@ def decoding_in_pool(
     return low
 
 
-def transfer_time(cache_bytes: Num, bandwidth: Num) -> Num:
+def kv_transfer_time(cache_bytes: Num, bandwidth: Num) -> Num:
     """Seconds to hand the cache of one prompt from pool to pool: what one GPU holds, at the rate of one GPU."""
     return cache_bytes / bandwidth
 
 
-def waiting_time(concurrency: Num, decoding: Num, first_token: Num, rate: Num) -> Num:
+def queue_time(concurrency: Num, decoding: Num, first_token: Num, rate: Num) -> Num:
     """Mean time a request waits before its prefill, by Little's law: of those who neither decode nor are prefilled."""
     return np.maximum(concurrency - decoding - first_token * rate, 0) / rate

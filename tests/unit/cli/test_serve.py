@@ -25,11 +25,20 @@ def test_one_instance(cli):
 
 def test_separate_passes_and_options(cli):
     ran = cli(
-        "serve", *ONE, "--prefill", "separate", "--lengths", "fixed", "--chunk-tokens", 4096, "-o", "small_ops=memory"
+        "serve",
+        *ONE,
+        "--prefill",
+        "separate",
+        "--lengths",
+        "fixed",
+        "--chunked-prefill-size",
+        4096,
+        "-o",
+        "small_ops=memory",
     )
     ds = cx.serve(
-        "llama-3.1-70b", "h100-sxm", "fp8", tp=4, **LOAD, prefill="separate", lengths="fixed", chunk_tokens=4096,
-        options={"small_ops": "memory"},
+        "llama-3.1-70b", "h100-sxm", "fp8", tp=4, **LOAD, prefill="separate", lengths="fixed",
+        chunked_prefill_size=4096, options={"small_ops": "memory"},
     )  # fmt: skip
     assert shown(ran.out, "tpot") == pytest.approx(float(ds.tpot) * 1e3, abs=0.005)
 

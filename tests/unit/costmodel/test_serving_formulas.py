@@ -16,34 +16,34 @@ def test_running_is_what_the_cache_holds_and_at_least_one_per_rank():
 
 def test_prompts_of_others_leave_out_two_of_every_rank():
     # 66 requests need 66 prompts in 32 steps; 64 of them are neither the request's own nor its successor's.
-    assert terms.prompts_per_step(66, 1, 32) == 2
-    assert terms.prompts_per_step(80, 8, 32) == 2
-    assert terms.prompts_per_step(2, 1, 32) == terms.prompts_per_step(1, 1, 32) == 0
+    assert terms.interfering_prompts(66, 1, 32) == 2
+    assert terms.interfering_prompts(80, 8, 32) == 2
+    assert terms.interfering_prompts(2, 1, 32) == terms.interfering_prompts(1, 1, 32) == 0
 
 
 def test_waves_wait_for_half_of_the_prompts_after_the_first():
     # 20 requests, 4 admitted at once: of the other 16 half come after a request's own, in 64 steps.
-    assert terms.prompts_per_step_in_waves(20, 4, 64) == 8 / 64
-    assert terms.prompts_per_step_in_waves(4, 4, 64) == terms.prompts_per_step_in_waves(1, 4, 64) == 0
+    assert terms.interfering_prompts_synchronized(20, 4, 64) == 8 / 64
+    assert terms.interfering_prompts_synchronized(4, 4, 64) == terms.interfering_prompts_synchronized(1, 4, 64) == 0
 
 
 def test_prompts_admitted_at_once_hold_16384_tokens_on_average():
-    assert terms.prompts_together(1024, 1) == 16
-    assert terms.prompts_together(10_240, 2) == 2 * 1.6
-    assert terms.prompts_together(32_768, 2) == 2
+    assert terms.prompts_admitted_at_once(1024, 1) == 16
+    assert terms.prompts_admitted_at_once(10_240, 2) == 2 * 1.6
+    assert terms.prompts_admitted_at_once(32_768, 2) == 2
 
 
 def test_prompts_of_a_pass_are_those_that_end_in_a_step():
-    assert terms.prompts_per_pass(64, 1, 1024) == 1
-    assert terms.prompts_per_pass(640, 1, 128) == 5
-    assert terms.prompts_per_pass(640, 8, 128) == 8
-    assert terms.prompts_per_pass(2560, 8, 128) == 8 * round(2.5)
+    assert terms.prefill_batch(64, 1, 1024) == 1
+    assert terms.prefill_batch(640, 1, 128) == 5
+    assert terms.prefill_batch(640, 8, 128) == 8
+    assert terms.prefill_batch(2560, 8, 128) == 8 * round(2.5)
 
 
 def test_prompts_that_fill_a_budget():
-    assert terms.prompts_in_budget(8192, 1024, 1) == 8
-    assert terms.prompts_in_budget(8192, 5000, 4) == 4 * 2
-    assert terms.prompts_in_budget(8192, 100_000, 4) == 4
+    assert terms.prefill_batch_within_budget(8192, 1024, 1) == 8
+    assert terms.prefill_batch_within_budget(8192, 5000, 4) == 4 * 2
+    assert terms.prefill_batch_within_budget(8192, 100_000, 4) == 4
 
 
 def test_separate_passes_add_their_share_of_a_prompt():
@@ -60,7 +60,7 @@ def test_mixed_passes_replace_a_share_of_the_steps():
 
 def test_tokens_of_a_mixed_pass():
     # Two prompts of 100 tokens beside 50 requests: 250 tokens instead of 200.
-    assert terms.tokens_in_mixed_pass(50, 2, 100) == 1.25
+    assert terms.mixed_batch_token_ratio(50, 2, 100) == 1.25
 
 
 def test_engine_seconds_of_a_request():
@@ -71,34 +71,34 @@ def test_engine_seconds_of_a_request():
 
 def test_steps_that_mixed_passes_do():
     # Each prompt comes in 3 passes, two prompts together, beside 8 of 10: every other request gets 3*8/2 tokens.
-    assert terms.steps_beside_prompts(3, 10, 2) == 12
-    assert terms.steps_beside_prompts(3, 2, 2) == 0
+    assert terms.decode_steps_in_mixed_batches(3, 10, 2) == 12
+    assert terms.decode_steps_in_mixed_batches(3, 2, 2) == 0
 
 
 @pytest.mark.parametrize("capacity", [1e9, np.inf])
 def test_in_a_pool_all_decode_but_those_in_prefill(capacity):
     # A step takes 10 ms whatever n: n requests end in 100 steps = 1 s, so n + 0.5 * n = 30.
-    found = terms.decoding_in_pool(30.0, 0.5, capacity, 100, lambda n: 0.010 + 0 * n)
+    found = terms.decode_concurrency(30.0, 0.5, capacity, 100, lambda n: 0.010 + 0 * n)
     assert found == pytest.approx(20, rel=1e-12)
 
 
 def test_in_a_pool_the_slower_prefill_sets_the_rate():
     # Prefill gives 5 requests a second: n = 5 * 100 * (8 ms + n * 0.2 ms) = 4 + n/10, so n = 40/9.
-    found = terms.decoding_in_pool(64.0, 0.5, 5.0, 100, lambda n: 0.008 + 0.0002 * n)
+    found = terms.decode_concurrency(64.0, 0.5, 5.0, 100, lambda n: 0.008 + 0.0002 * n)
     assert found == pytest.approx(40 / 9, rel=1e-12)
 
 
 def test_pools_broadcast():
     first = np.array([[0.5], [1.0]])
-    found = terms.decoding_in_pool(np.array([30.0, 60.0]), first, np.inf, 100, lambda n: 0.010 + 0 * n)
+    found = terms.decode_concurrency(np.array([30.0, 60.0]), first, np.inf, 100, lambda n: 0.010 + 0 * n)
     np.testing.assert_allclose(found, [[20, 40], [15, 30]], rtol=1e-12)
 
 
 def test_transfer_of_a_cache():
-    assert terms.transfer_time(2e9, 50e9) == 0.04
+    assert terms.kv_transfer_time(2e9, 50e9) == 0.04
 
 
 def test_waiting_follows_from_littles_law():
     # 2 requests a second, 10 under way: 5 s each. 6 decode and half a second of prefill is one more; 3 wait 1.5 s.
-    assert terms.waiting_time(10, 6, 0.5, 2) == 1.5
-    assert terms.waiting_time(7, 6, 0.5, 2) == 0
+    assert terms.queue_time(10, 6, 0.5, 2) == 1.5
+    assert terms.queue_time(7, 6, 0.5, 2) == 0

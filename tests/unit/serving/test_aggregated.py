@@ -57,7 +57,7 @@ def test_separate_passes_at_random_lengths():
     rate = 1 / (first + 499 * decode / 32)
     assert float(ds.throughput) == pytest.approx(500 * rate, rel=1e-12)
     assert float(ds.e2e) == pytest.approx(32 / rate, rel=1e-12)
-    assert float(ds.waiting_time) == pytest.approx(32 / rate - first - 499 * tpot, rel=1e-9)
+    assert float(ds.queue_time) == pytest.approx(32 / rate - first - 499 * tpot, rel=1e-9)
 
 
 def test_separate_passes_at_equal_lengths():
@@ -90,12 +90,12 @@ def test_long_prompts_are_prefilled_in_chunks():
     chunks = [step("prefill", 1, new, options={"cached_tokens": old}) for new, old in ((8192, 0), (8192, 8192))]
     last = step("prefill", 1, 3616, options={"cached_tokens": 16_384})
     assert float(ds.ttft) == pytest.approx(sum(chunks) + last, rel=1e-12)
-    whole = cx.serve(**SETUP, concurrency=1, isl=20_000, osl=100, chunk_tokens=20_000)
+    whole = cx.serve(**SETUP, concurrency=1, isl=20_000, osl=100, chunked_prefill_size=20_000)
     assert float(whole.ttft) == pytest.approx(step("prefill", 1, 20_000), rel=1e-12)
 
 
 def test_chunks_come_in_passes_of_their_own():
-    one, three = (cx.serve(**SETUP, concurrency=20, isl=6000, osl=400, chunk_tokens=n) for n in (6000, 2000))
+    one, three = (cx.serve(**SETUP, concurrency=20, isl=6000, osl=400, chunked_prefill_size=n) for n in (6000, 2000))
     decode = step("decode", 20, 6200)
     for ds, passes in ((one, 1), (three, 3)):
         extra = float(ds.prefill_time) - passes * decode
@@ -138,12 +138,12 @@ def test_requests_beyond_the_cache_wait():
     ds = cx.serve(**SETUP, concurrency=[100, 1000], isl=8000, osl=1000)
     most = float(cx.evaluate(**SETUP, batch=1, seq_len=8500, outputs=["max_batch"]).max_batch)
     assert ds.running.values.tolist() == [most, most]
-    assert ds.limit.values.tolist() == [LIMITS["cache"]] * 2
+    assert ds.limit.values.tolist() == [LIMITS["kv_cache_capacity"]] * 2
     a, b = (ds.sel(concurrency=n) for n in (100, 1000))
     assert float(a.tpot) == float(b.tpot)
     assert float(a.throughput) == float(b.throughput)
     # The 900 more wait for as long as the instance takes to serve 900.
-    assert float(b.waiting_time - a.waiting_time) == pytest.approx(900 / (float(a.throughput) / 1000), rel=1e-9)
+    assert float(b.queue_time - a.queue_time) == pytest.approx(900 / (float(a.throughput) / 1000), rel=1e-9)
 
 
 def test_memory_is_not_asked_about_when_told():
@@ -165,7 +165,7 @@ def test_littles_law_holds():
     under_way = ds.throughput / ds.osl * ds.e2e
     np.testing.assert_allclose(*xr.broadcast(under_way, ds.concurrency.astype(float)), rtol=1e-9)
     np.testing.assert_allclose(ds.e2e, (ds.ttft + (ds.osl - 1) * ds.tpot).transpose(*ds.e2e.dims), rtol=1e-12)
-    assert (ds.waiting_time >= -1e-12).all()
+    assert (ds.queue_time >= -1e-12).all()
 
 
 def test_experts_exchange_unhidden_unless_told():
@@ -288,8 +288,8 @@ BAD = {
     "one output token": ({"osl": 1}, "osl", "at least 2", "1"),
     "osl as text": ({"osl": "long"}, "osl", "'long'"),
     "osl as a flag": ({"osl": True}, "osl", "True"),
-    "chunks of nothing": ({"chunk_tokens": 0}, "chunk_tokens", "at least 1"),
-    "no chunks": ({"chunk_tokens": None}, "chunk_tokens", "None"),
+    "chunks of nothing": ({"chunked_prefill_size": 0}, "chunked_prefill_size", "at least 1"),
+    "no chunks": ({"chunked_prefill_size": None}, "chunked_prefill_size", "None"),
     "prefill": ({"prefill": "chunked"}, "prefill", "mixed", "separate", "'chunked'"),
     "prefill as a list": ({"prefill": ["mixed"]}, "prefill", "mixed", "separate"),
     "lengths": ({"lengths": "equal"}, "lengths", "random", "fixed", "'equal'"),

@@ -48,7 +48,7 @@ def test_one_request_goes_through_both_pools():
 def test_with_endless_prefill_all_but_those_in_it_decode():
     ds = cx.serve_disaggregated(**SETUP, **LOAD, prefill_workers=10_000, transfer_bandwidth=1e18)
     assert int(ds.limit) == LIMITS["concurrency"]
-    assert number(ds, "waiting_time") == pytest.approx(0, abs=1e-9)
+    assert number(ds, "queue_time") == pytest.approx(0, abs=1e-9)
     in_prefill = number(ds, "throughput") / 500 * number(ds, "prefill_time")
     assert number(ds, "running") + in_prefill == pytest.approx(32, rel=1e-9)
     assert in_prefill < 1.5
@@ -66,7 +66,7 @@ def test_slow_prefill_sets_the_rate():
     assert 1 < n < 16
     between = [step("decode", int(b), 8050) for b in (np.floor(n), np.ceil(n))]
     assert number(ds, "tpot") == pytest.approx(between[0] + (n % 1) * (between[1] - between[0]), rel=1e-9)
-    assert number(ds, "waiting_time") == pytest.approx(
+    assert number(ds, "queue_time") == pytest.approx(
         200 * first - number(ds, "prefill_time") - number(ds, "kv_transfer_time") - 99 * number(ds, "tpot"), rel=1e-6
     )
 
@@ -83,9 +83,9 @@ def test_a_full_decode_pool_keeps_the_rest_waiting():
     ds = cx.serve_disaggregated(**SETUP, concurrency=[200, 1000], isl=8000, osl=1000, prefill_workers=8)
     most = float(cx.evaluate(**SETUP, batch=1, seq_len=8500, outputs=["max_batch"]).max_batch)
     assert ds.running.values.tolist() == [most, most]
-    assert ds.limit.values.tolist() == [LIMITS["cache"]] * 2
+    assert ds.limit.values.tolist() == [LIMITS["kv_cache_capacity"]] * 2
     assert float(ds.tpot[0]) == float(ds.tpot[1])
-    more = (ds.waiting_time[1] - ds.waiting_time[0]) * ds.throughput[0] / 1000
+    more = (ds.queue_time[1] - ds.queue_time[0]) * ds.throughput[0] / 1000
     assert float(more) == pytest.approx(800, rel=1e-9)
     free = cx.serve_disaggregated(
         **SETUP, concurrency=200, isl=8000, osl=1000, prefill_workers=8, options={"on_infeasible": "ignore"}
@@ -177,7 +177,7 @@ def test_little_and_monotony(model, isl, osl, dp):
     assert (ds.status == 0).all()
     under_way = (ds.throughput / osl * ds.e2e).transpose("concurrency", ...)
     np.testing.assert_allclose(under_way, np.broadcast_to([[1], [4], [32], [500]], under_way.shape), rtol=1e-9)
-    assert (ds.waiting_time >= 0).all()
+    assert (ds.queue_time >= 0).all()
     assert (ds.running <= ds.concurrency).all()
     for dim in ("concurrency", "prefill_workers"):
         assert (ds.tpot.diff(dim) >= -1e-9 * ds.tpot.max()).all()
