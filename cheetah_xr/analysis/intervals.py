@@ -9,7 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ..engine.dims import DRAW, QUANTILE
-from ..engine.posterior_axis import ERROR
+from ..engine.posterior_axis import RESIDUAL_SCALE
 from ..specs import SpecError
 
 Array = NDArray[Any]
@@ -38,8 +38,8 @@ def summarize(ds: xr.Dataset, prob: float = 0.9, error: bool = True) -> xr.Datas
         Probability of the central interval, above 0 and below 1.
     error
         Whether the interval is one of a measurement, or of the prediction alone. A measured time is the predicted one
-        times exp(error_scale * t), t of a Student distribution with ``error_scale.attrs["dof"]`` degrees of freedom; a
-        rate is divided by that.
+        times exp(residual_scale * t), t of a Student distribution with ``residual_scale.attrs["dof"]`` degrees of
+        freedom; a rate is divided by that.
 
     Returns
     -------
@@ -54,8 +54,8 @@ def summarize(ds: xr.Dataset, prob: float = 0.9, error: bool = True) -> xr.Datas
     Raises
     ------
     SpecError
-        When there is no ``draw`` dim, or no ``error_scale`` beside it; for a probability that is none; for a variable
-        with draws and no units, whose error is not known.
+        When there is no ``draw`` dim, or no ``residual_scale`` beside it; for a probability that is none; for a
+        variable with draws and no units, whose error is not known.
 
     Examples
     --------
@@ -68,8 +68,10 @@ def summarize(ds: xr.Dataset, prob: float = 0.9, error: bool = True) -> xr.Datas
         raise SpecError(f"summarize: prob {prob!r}: expected a number above 0 and below 1")
     if DRAW not in ds.dims:
         raise SpecError(f"summarize: the dataset has no dim {DRAW!r}; evaluate with efficiency=load_posterior(...)")
-    if error and (ERROR not in ds.coords or "dof" not in ds[ERROR].attrs):
-        raise SpecError(f"summarize: the dataset has no coordinate {ERROR} with dof; error=False leaves errors out")
+    if error and (RESIDUAL_SCALE not in ds.coords or "dof" not in ds[RESIDUAL_SCALE].attrs):
+        raise SpecError(
+            f"summarize: the dataset has no coordinate {RESIDUAL_SCALE} with dof; error=False leaves errors out"
+        )
     quantiles = np.array([(1 - prob) / 2, 0.5, (1 + prob) / 2])
     found = ds.drop_vars([name for name in ds.coords if DRAW in ds[name].dims])
     # Labels are rounded: (1 - 0.9) / 2 is not the number 0.05 that a caller selects.
@@ -102,7 +104,7 @@ def _quantiles(values: xr.DataArray, ds: xr.Dataset, quantiles: Array, power: in
         raise SpecError(f"summarize: {values.name} is {values.dtype}: expected numbers or a flag")
     scale, t = xr.zeros_like(ds[DRAW], dtype=float), np.zeros(1)
     if power:
-        scale, t = power * ds[ERROR], multiples(N_MULTIPLES, ds[ERROR].attrs["dof"])
+        scale, t = power * ds[RESIDUAL_SCALE], multiples(N_MULTIPLES, ds[RESIDUAL_SCALE].attrs["dof"])
     found: xr.DataArray = xr.apply_ufunc(
         _spread_quantiles,
         values.compute(),

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from ..engine.posterior_axis import SCALES
+from ..engine.posterior_axis import RESIDUAL_SCALES
 from .parameters import FACTORS, fields_of, log_prior
 from .predictors import Problem
 
@@ -23,7 +23,7 @@ TAIL = 3.0
 SCALE = 0.08
 """Scale of relative errors while the most probable set is looked for; scales are sampled with the factors later."""
 
-LOG_SCALES = np.full(len(SCALES), np.log(SCALE))
+LOG_RESIDUAL_SCALES = np.full(len(RESIDUAL_SCALES), np.log(SCALE))
 """What the scales are sampled around."""
 
 MOST_OF_ONE = 30
@@ -50,10 +50,18 @@ class Target:
         """The same with the share of prompts that one set of factors predicts."""
         return replace(self, share=self.problem.share_of_prompts(fields_of(point, self.base))[:, 0])
 
-    def log_likelihood(self, points: Array, log_scales: Array) -> Array:
-        """Sum over rows of the log-density of errors, up to a constant, (sets,); `log_scales` are (sets, scales)."""
+    def log_likelihood(self, points: Array, log_residual_scales: Array) -> Array:
+        """Return the log-density of the errors summed over rows, up to a constant, (sets,).
+
+        Parameters
+        ----------
+        points
+            Logarithms of the factors, (sets, factors).
+        log_residual_scales
+            Logarithms of the residual scales, (sets, scales).
+        """
         share = np.zeros(len(self.problem.rows)) if self.share is None else self.share
-        log_scale = self.problem.log_scales(log_scales, share)
+        log_scale = self.problem.log_residual_scales(log_residual_scales, share)
         z = self.errors(points) * np.exp(-log_scale)
         density = -0.5 * (TAIL + 1) * np.log1p(z**2 / TAIL) - log_scale
         return np.asarray(density.sum(axis=0))
@@ -61,11 +69,11 @@ class Target:
     def log_probability(self, points: Array) -> Array:
         """Of factors and, last, the logarithms of the errors' scales: (sets, factors + scales) -> (sets,)."""
         points = np.atleast_2d(points)
-        factors, log_scales = np.split(points, [len(FACTORS)], axis=1)
-        found = log_prior(factors) - 0.5 * np.sum(((log_scales - np.log(SCALE)) / 0.7) ** 2, axis=1)
+        factors, log_residual_scales = np.split(points, [len(FACTORS)], axis=1)
+        found = log_prior(factors) - 0.5 * np.sum(((log_residual_scales - np.log(SCALE)) / 0.7) ** 2, axis=1)
         inside = np.flatnonzero(np.isfinite(found))
         if len(inside):
-            found[inside] += self.log_likelihood(factors[inside], log_scales[inside])
+            found[inside] += self.log_likelihood(factors[inside], log_residual_scales[inside])
         return np.asarray(found)
 
 
@@ -107,7 +115,7 @@ def search(target: Target, trials: int, seed: int, told: Callable[[int], None] |
 
     def one(trial: optuna.Trial) -> float:
         point = np.array([trial.suggest_float(factor.name, *_range(factor)) for factor in FACTORS])
-        return float(target.log_probability(np.append(point, LOG_SCALES))[0])
+        return float(target.log_probability(np.append(point, LOG_RESIDUAL_SCALES))[0])
 
     for number in range(trials):
         study.optimize(one, n_trials=1)

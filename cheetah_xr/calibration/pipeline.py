@@ -13,7 +13,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ..analysis.intervals import multiples
-from ..engine.posterior_axis import SCALES
+from ..engine.posterior_axis import RESIDUAL_SCALES
 from ..specs import SpecError
 from .measurements.split import configurations
 from .objective import TAIL, Target, polish, search, thinned
@@ -98,7 +98,7 @@ def calibrate(rows: pd.DataFrame, name: str, effort: Effort, seed: int = 0, told
         told=tell("sample", 2 * effort.steps),
     )
     kept = np.linspace(0, chains.sizes["chain"] * chains.sizes["draw"] - 1, DRAWS).astype(int)
-    draws = pd.DataFrame({key: chains[key].to_numpy().reshape(-1)[kept] for key in (*NAMES, *SCALES)})
+    draws = pd.DataFrame({key: chains[key].to_numpy().reshape(-1)[kept] for key in (*NAMES, *RESIDUAL_SCALES)})
     return Calibration(
         name,
         dict(zip(NAMES, np.exp(best).tolist(), strict=True)),
@@ -138,11 +138,11 @@ def predict(rows: pd.DataFrame, found: Calibration, share: float = 0.9) -> pd.Da
     fields = fields_of(np.log([[found.best[name] for name in NAMES]]))
     best = problem.seconds(fields)[:, 0]
     sets = problem.seconds(fields_of(np.log(found.draws[list(NAMES)].to_numpy())))
-    log_scales = problem.log_scales(
-        np.log(found.draws[list(SCALES)].to_numpy()), problem.share_of_prompts(fields)[:, 0]
+    log_residual_scales = problem.log_residual_scales(
+        np.log(found.draws[list(RESIDUAL_SCALES)].to_numpy()), problem.share_of_prompts(fields)[:, 0]
     )
     ends, t = [(1 - share) / 2, (1 + share) / 2], multiples(20, TAIL)
-    each = zip(sets, np.exp(log_scales), strict=True)
+    each = zip(sets, np.exp(log_residual_scales), strict=True)
     low, high = np.stack([np.quantile(row[:, None] * np.exp(scale[:, None] * t), ends) for row, scale in each]).T
     return pd.DataFrame(
         {

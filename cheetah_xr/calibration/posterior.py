@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..engine import dims as d
 from ..engine.grid import described
-from ..engine.posterior_axis import BASE, SCALES
+from ..engine.posterior_axis import BASE, RESIDUAL_SCALES
 from ..specs import Efficiency, SpecError, check_length, load_efficiency, posterior_path
 from ..specs.record import MAX_FILE_BYTES
 from .objective import TAIL
@@ -23,8 +23,8 @@ from .parameters import FACTORS, KNOWN, NAMES
 Array = NDArray[Any]
 
 CHAIN = "chain"
-COLUMNS = (*NAMES, *SCALES)
-MOST = {factor.name: factor.most for factor in FACTORS} | dict.fromkeys(SCALES, np.inf)
+COLUMNS = (*NAMES, *RESIDUAL_SCALES)
+MOST = {factor.name: factor.most for factor in FACTORS} | dict.fromkeys(RESIDUAL_SCALES, np.inf)
 """Column -> the largest number allowed; all are above 0."""
 
 
@@ -36,17 +36,17 @@ def load_posterior(posterior: str | Path | xr.Dataset) -> xr.Dataset:
     posterior
         Catalogue name; path of a CSV file with one row per draw, a column per factor
         (:data:`cheetah_xr.calibration.parameters.FACTORS`) and per scale of errors
-        (:data:`cheetah_xr.engine.posterior_axis.SCALES`); path of a netCDF file (``.nc``) of chains as
+        (:data:`cheetah_xr.engine.posterior_axis.RESIDUAL_SCALES`); path of a netCDF file (``.nc``) of chains as
         :func:`cheetah_xr.calibration.sampling.sample` returns them; or such a Dataset.
 
     Returns
     -------
     xarray.Dataset
         On the dim ``draw``, a variable for each field of the efficiency record a factor sets (fractions, or s), and
-        ``error_scale_dense``, ``error_scale_experts`` and ``error_scale_prompts``, the scales of ln(measured/predicted)
-        of passes of models without and with routed experts, and of what prompts add to times that decoding has a part
-        in. It has a Student distribution with ``dof`` degrees of freedom; scales are taken as
-        the file has them. Attributes: ``name``, ``dof``, and ``base``, the record with the other fields, as JSON.
+        ``residual_scale_dense``, ``residual_scale_moe`` and ``residual_scale_prefill``, the scales of
+        ln(measured/predicted) of forward passes of models without and with routed experts, and of prefill interference.
+        It has a Student distribution with ``dof`` degrees of freedom; scales are taken as the file has them.
+        Attributes: ``name``, ``dof``, and ``base``, the record with the other fields, as JSON.
 
     Raises
     ------
@@ -68,12 +68,12 @@ def load_posterior(posterior: str | Path | xr.Dataset) -> xr.Dataset:
 
 def _dataset(columns: Mapping[str, Array], name: str) -> xr.Dataset:
     """Factors as the fields they are the values of."""
-    ds = xr.Dataset(coords={d.DRAW: np.arange(len(columns[SCALES[0]]))})
+    ds = xr.Dataset(coords={d.DRAW: np.arange(len(columns[RESIDUAL_SCALES[0]]))})
     for factor in FACTORS:
         for field in factor.fields:
             ds[field] = (d.DRAW, columns[factor.name], {**described(field), "factor": factor.name})
     of = ("passes, models without routed experts", "passes, models with routed experts", "prompts beside decoding")
-    for scale, what in zip(SCALES, of, strict=True):
+    for scale, what in zip(RESIDUAL_SCALES, of, strict=True):
         words = {"units": "1", "long_name": f"scale of ln(measured/predicted): {what}", "dof": TAIL}
         ds[scale] = (d.DRAW, columns[scale], words)
     base = _base(name).canonical()

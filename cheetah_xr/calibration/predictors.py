@@ -149,7 +149,7 @@ class Problem:
     """Measured rows and how they are predicted.
 
     `rows` is the table of measurements in the order of the predictions, `measured` their seconds, `kinds` which of
-    :data:`cheetah_xr.engine.posterior_axis.SCALES` their errors have where no prompts stand beside decoding.
+    :data:`cheetah_xr.engine.posterior_axis.RESIDUAL_SCALES` their errors have where no prompts stand beside decoding.
     """
 
     parts: tuple[Part, ...]
@@ -165,13 +165,13 @@ class Problem:
         """Share of the times that prompts take beside decoding, (rows, sets)."""
         return np.concatenate([part.share_of_prompts(factors) for part in self.parts])
 
-    def log_scales(self, scales: Array, share: Array) -> Array:
+    def log_residual_scales(self, scales: Array, share: Array) -> Array:
         """Logarithm of the scale of every row's error, (rows, sets).
 
         Parameters
         ----------
         scales
-            Logarithms of :data:`cheetah_xr.engine.posterior_axis.SCALES`, (sets, scales).
+            Logarithms of :data:`cheetah_xr.engine.posterior_axis.RESIDUAL_SCALES`, (sets, scales).
         share
             Share of every row's time that prompts take beside decoding, (rows,).
         """

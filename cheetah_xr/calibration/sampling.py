@@ -11,8 +11,8 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from ..engine.posterior_axis import SCALES
-from .objective import LOG_SCALES, Target
+from ..engine.posterior_axis import RESIDUAL_SCALES
+from .objective import LOG_RESIDUAL_SCALES, Target
 from .parameters import FACTORS, NAMES
 
 Array = NDArray[Any]
@@ -57,9 +57,9 @@ def sample(
     chains = []
     for ensemble in range(ENSEMBLES):
         generator = np.random.default_rng([seed, ensemble])
-        spread = 0.02 * generator.standard_normal((walkers, len(FACTORS) + len(SCALES)))
+        spread = 0.02 * generator.standard_normal((walkers, len(FACTORS) + len(RESIDUAL_SCALES)))
         most = np.log([factor.most for factor in FACTORS])
-        around = np.append(start, LOG_SCALES) + spread
+        around = np.append(start, LOG_RESIDUAL_SCALES) + spread
         highest = most - 1e-3 * generator.random((walkers, len(FACTORS)))
         around[:, : len(FACTORS)] = np.minimum(around[:, : len(FACTORS)], highest)
         # Whole differences (gamma0 1) and snooker moves follow the ridge on which launches of two kinds trade places.
@@ -75,7 +75,7 @@ def sample(
                 told(ensemble * steps + number)
         chains.append(np.exp(sampler.get_chain(discard=steps // 2)))
     joined = np.concatenate([chain.transpose(1, 0, 2) for chain in chains])
-    names = (*NAMES, *SCALES)
+    names = (*NAMES, *RESIDUAL_SCALES)
     found = xr.Dataset({name: (("chain", "draw"), joined[:, :, place]) for place, name in enumerate(names)})
     return found.assign_coords(chain=np.arange(len(joined)), draw=np.arange(joined.shape[1]))
 

@@ -29,7 +29,7 @@ from . import dims as d
 from .axes import TYPES, Axes, Labelled, check_phase, label, labelled_integers, labelled_numbers, labelled_records
 from .efficiency_by_layout import experts
 from .efficiency_by_precision import efficiencies, peaks
-from .posterior_axis import ERROR, error_scale
+from .posterior_axis import RESIDUAL_SCALE, residual_scale
 
 Array = NDArray[Any]
 
@@ -209,7 +209,7 @@ def _coords(
             for key, values in source.coords.items():
                 if key in dims and key not in coords:
                     coords[str(key)] = (values.dims, values.values, dict(values.attrs))
-    errors = {ERROR: error_scale(axes.errors, given[d.MODEL])} if axes.errors else {}
+    errors = {RESIDUAL_SCALE: residual_scale(axes.errors, given[d.MODEL])} if axes.errors else {}
     for name, values in {**axes.beside, **errors}.items():
         coords[name] = (values.dims, values.values, dict(values.attrs))
     coords["n_gpus"] = _n_gpus(given[d.TP], given[d.DP])

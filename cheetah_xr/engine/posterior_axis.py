@@ -14,11 +14,11 @@ from ..specs import Efficiency, SpecError, to_record
 from . import dims as d
 from .axes import Axes, Labelled, check_number
 
-ERROR = "error_scale"
+RESIDUAL_SCALE = "residual_scale"
 """Scale of ln(measured/predicted), a coordinate of what is predicted with a posterior."""
 
-PROMPTS = "error_scale_prompts"
-SCALES = ("error_scale_dense", "error_scale_experts", PROMPTS)
+RESIDUAL_SCALE_PREFILL = "residual_scale_prefill"
+RESIDUAL_SCALES = ("residual_scale_dense", "residual_scale_moe", RESIDUAL_SCALE_PREFILL)
 """Scales in a posterior: of passes of models without routed experts, of models with them, and of what prompts add to
 times that decoding has a part in."""
 
@@ -42,11 +42,11 @@ def with_draws(axes: Axes) -> Axes:
     base = _base(posterior)
     draws: dict[str, xr.DataArray] = {}
     for name in map(str, posterior.data_vars):
-        if name not in SCALES:
+        if name not in RESIDUAL_SCALES:
             draws[f"{d.EFFICIENCY}.{name}"] = _drawn(posterior, name, base.name)
     beside = {d.DRAW: posterior[d.DRAW]} if d.DRAW in posterior.variables else {}
-    known = all(name in posterior.variables for name in SCALES)
-    errors = {name: posterior[name] for name in SCALES} if known else {}
+    known = all(name in posterior.variables for name in RESIDUAL_SCALES)
+    errors = {name: posterior[name] for name in RESIDUAL_SCALES} if known else {}
     return replace(axes, efficiency=base, draws=draws, beside=beside, errors=errors)
 
 
@@ -61,9 +61,9 @@ def _base(posterior: xr.Dataset) -> Efficiency:
     return to_record(Efficiency, data, f"efficiency: attribute {BASE!r}")
 
 
-def error_scale(scales: Mapping[str, xr.DataArray], models: Labelled) -> xr.DataArray:
+def residual_scale(scales: Mapping[str, xr.DataArray], models: Labelled) -> xr.DataArray:
     """Scale of the errors of every model's passes, in every draw."""
-    dense, experts = (scales[name].drop_vars(list(scales[name].coords)) for name in SCALES[:2])
+    dense, experts = (scales[name].drop_vars(list(scales[name].coords)) for name in RESIDUAL_SCALES[:2])
     routed = [model.is_moe for model in models.values]
     found = experts.where(xr.DataArray(routed if models.dims else routed[0], dims=models.dims), dense)
     return found.assign_attrs({**dense.attrs, "long_name": "scale of ln(measured/predicted)"})

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from ..engine.evaluator import attributes, dataset_attributes, prepare
-from ..engine.posterior_axis import ERROR, PROMPTS, between
+from ..engine.posterior_axis import RESIDUAL_SCALE, RESIDUAL_SCALE_PREFILL, between
 from ..engine.validity import CODES, NOT_COMPUTED
 from .pool import Pool
 
@@ -77,9 +77,11 @@ def result(
     ds["limit"] = limit.assign_attrs(_flags("why no more requests decode at once", LIMITS))
     ds["status"] = codes["status"].astype(np.int8).assign_attrs(attributes("status"))
     if pool.axes.errors:
-        passes, prompts = (one.drop_vars(list(one.coords)) for one in (ds[ERROR], pool.axes.errors[PROMPTS]))
+        passes, prompts = (
+            one.drop_vars(list(one.coords)) for one in (ds[RESIDUAL_SCALE], pool.axes.errors[RESIDUAL_SCALE_PREFILL])
+        )
         both: xr.DataArray = np.exp(between(np.log(passes), np.log(prompts), share.where(ok)))
-        ds = ds.assign_coords({ERROR: both.assign_attrs(passes.attrs)})
+        ds = ds.assign_coords({RESIDUAL_SCALE: both.assign_attrs(passes.attrs)})
     order = [*pool.grid.dims, *(dim for numbers in given.values() for dim in numbers.dims)]
     return ds.transpose(*dict.fromkeys(dim for dim in order if dim in ds.dims)).assign_attrs(
         dataset_attributes(prepare(pool.axes, ["status"]))

@@ -5,7 +5,7 @@ import csv
 import numpy as np
 
 from cheetah_xr.calibration.parameters import FACTORS, NAMES
-from cheetah_xr.engine.posterior_axis import SCALES
+from cheetah_xr.engine.posterior_axis import RESIDUAL_SCALES
 
 
 def draws_of_priors(n=40, seed=0):
@@ -15,9 +15,9 @@ def draws_of_priors(n=40, seed=0):
     for factor in FACTORS:
         values = factor.median * np.exp(factor.spread * generator.standard_normal(n))
         columns[factor.name] = [f"{value:.6g}" for value in np.minimum(values, factor.most)]
-    for scale, middle in zip(SCALES, (0.08, 0.12, 0.15), strict=True):
+    for scale, middle in zip(RESIDUAL_SCALES, (0.08, 0.12, 0.15), strict=True):
         columns[scale] = [f"{value:.4g}" for value in middle * np.exp(0.2 * generator.standard_normal(n))]
-    assert list(columns) == [*NAMES, "error_scale_dense", "error_scale_experts", "error_scale_prompts"]
+    assert list(columns) == [*NAMES, "residual_scale_dense", "residual_scale_moe", "residual_scale_prefill"]
     return columns
 
 

@@ -18,7 +18,7 @@ S = {"units": "s", "long_name": "a time"}
 def result(scale=0.1, dof=3.0, **variables):
     """A dataset on draws; a variable is (dims, values) or (dims, values, attrs)."""
     ds = xr.Dataset(variables)
-    return ds.assign_coords(error_scale=("draw", np.full(ds.sizes["draw"], scale), {"dof": dof}))
+    return ds.assign_coords(residual_scale=("draw", np.full(ds.sizes["draw"], scale), {"dof": dof}))
 
 
 def close(value, probability, scale):
@@ -57,7 +57,7 @@ def test_draws_and_errors_are_combined():
     still = result(scale=0.0, step_time=("draw", np.arange(1.0, 11), S))
     assert cx.summarize(still).step_time.values == pytest.approx(cx.summarize(still, error=False).step_time.values)
     ds = result(step_time=("draw", [1.0, 100.0], S))
-    ds["error_scale"] = ("draw", [0.01, 0.5], {"dof": 3.0})
+    ds["residual_scale"] = ("draw", [0.01, 0.5], {"dof": 3.0})
     found = cx.summarize(ds)  # 5 % of the mixture is 10 % of the first draw, 95 % is 90 % of the second
     t = stats.t.ppf(0.9, 3)
     assert float(found.step_time[0]) == pytest.approx(np.exp(-0.01 * t), rel=1e-3)
@@ -110,7 +110,7 @@ def test_every_derived_metric_that_has_draws_follows_time_as_its_formula_does(po
     names = list(cx.analysis.DERIVED)
     ds = cx.evaluate(**where, efficiency=posterior)
     now, slow = cx.derive(ds, names), cx.derive(ds.assign(step_time=ds.step_time * 2), names)
-    wide = now.assign_coords(error_scale=xr.ones_like(now.error_scale))
+    wide = now.assign_coords(residual_scale=xr.ones_like(now.residual_scale))
     for name in names:
         if "draw" not in now[name].dims:
             continue
@@ -125,7 +125,7 @@ def test_the_rest_of_a_result_is_kept(posterior):
     ds = cx.derive(ds, ["tps_per_user", "throughput_per_gpu"])
     found = cx.summarize(ds, prob=0.8)
     assert "draw" not in found.dims
-    assert not {"draw", "error_scale", "memory_lm_head"} & set(found.coords)
+    assert not {"draw", "residual_scale", "memory_lm_head"} & set(found.coords)
     assert found.step_time.dims == ("gpu", "quantile", "batch")
     assert found.step_time.dtype == np.float32
     assert found.attrs == ds.attrs
@@ -184,8 +184,8 @@ def test_engines_side_by_side_keep_their_own_errors():
 GOOD = result(step_time=("draw", np.ones(3), S))
 BAD = {
     "no draws": (GOOD.isel(draw=0), {}, "no dim 'draw'"),
-    "no scale": (GOOD.drop_vars("error_scale"), {}, "no coordinate error_scale"),
-    "no dof": (GOOD.assign_coords(error_scale=("draw", np.ones(3))), {}, "error_scale with dof"),
+    "no scale": (GOOD.drop_vars("residual_scale"), {}, "no coordinate residual_scale"),
+    "no dof": (GOOD.assign_coords(residual_scale=("draw", np.ones(3))), {}, "residual_scale with dof"),
     "no units": (GOOD.assign(speed=("draw", np.ones(3))), {}, "speed has no units"),
     "text": (GOOD.assign(word=("draw", list("abc"))), {"error": False}, "word is .*expected numbers or a flag"),
     "zero": (GOOD, {"prob": 0}, "prob 0: expected a number above 0 and below 1"),
@@ -204,5 +204,5 @@ def test_bad_arguments_are_one_message(case):
 
 
 def test_without_errors_nothing_of_them_is_needed():
-    ds = GOOD.drop_vars("error_scale").assign(speed=("draw", [1.0, 2.0, 3.0]))
+    ds = GOOD.drop_vars("residual_scale").assign(speed=("draw", [1.0, 2.0, 3.0]))
     assert cx.summarize(ds, prob=0.5, error=False).speed.values.tolist() == [1.25, 2, 2.75]

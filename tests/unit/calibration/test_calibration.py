@@ -19,7 +19,7 @@ from cheetah_xr.calibration import measurements as validation
 from cheetah_xr.calibration import passes
 from cheetah_xr.calibration import shipped_sets as published
 from cheetah_xr.calibration.measurements.user_csv import read_measurements
-from cheetah_xr.calibration.objective import LOG_SCALES, TAIL, Target, polish, search, thinned
+from cheetah_xr.calibration.objective import LOG_RESIDUAL_SCALES, TAIL, Target, polish, search, thinned
 from cheetah_xr.calibration.parameters import FACTORS, NAMES, fields_of
 from cheetah_xr.calibration.pipeline import Effort, calibrate, predict
 from cheetah_xr.calibration.predictors import Served, make_problem
@@ -73,9 +73,9 @@ def test_known_factors_are_found_again(tmp_path: Path) -> None:
 
 def test_the_search_is_no_worse_than_the_prior_and_repeats(tmp_path: Path) -> None:
     target = Target(make_problem(read_measurements(made_up(tmp_path / "made.csv"))))
-    start = np.append(np.log([factor.median for factor in FACTORS]), LOG_SCALES)
+    start = np.append(np.log([factor.median for factor in FACTORS]), LOG_RESIDUAL_SCALES)
     found = search(target, 30, seed=3)
-    assert target.log_probability(np.append(found, LOG_SCALES))[0] >= target.log_probability(start)[0]
+    assert target.log_probability(np.append(found, LOG_RESIDUAL_SCALES))[0] >= target.log_probability(start)[0]
     np.testing.assert_array_equal(found, search(target, 30, seed=3))
 
 
@@ -122,7 +122,7 @@ def test_a_calibration_repeats_from_its_seed_and_covers(tmp_path: Path) -> None:
     one, two = (calibrate(rows, "mine", effort, seed=7) for _ in range(2))
     assert one.best == two.best
     pd.testing.assert_frame_equal(one.draws, two.draws)
-    assert list(one.draws) == [*NAMES, "error_scale_dense", "error_scale_experts", "error_scale_prompts"]
+    assert list(one.draws) == [*NAMES, "residual_scale_dense", "residual_scale_moe", "residual_scale_prefill"]
     predicted = predict(rows, one)
     assert (predicted["low_s"] < predicted["predicted_s"]).all()
     inside = predicted["measured_s"].between(predicted["low_s"], predicted["high_s"])

@@ -16,7 +16,7 @@ from cheetah_xr import calibration
 from cheetah_xr.calibration.objective import TAIL, search
 from cheetah_xr.calibration.parameters import FACTORS, KNOWN, NAMES, fields_of
 from cheetah_xr.calibration.sampling import diagnostics, sample
-from cheetah_xr.engine.posterior_axis import SCALES
+from cheetah_xr.engine.posterior_axis import RESIDUAL_SCALES
 from cheetah_xr.specs import Efficiency
 from tests.helpers.hypothesis_profiles import examples
 from tests.helpers.priors import draws_of_priors, write_csv
@@ -43,11 +43,11 @@ def record_of(posterior, draw):
 def test_a_file_becomes_the_fields_its_factors_set(posterior):
     columns = draws_of_priors()
     assert posterior.attrs["name"] == "some"
-    assert posterior.attrs["dof"] == posterior.error_scale_dense.attrs["dof"] == TAIL == 3
-    assert set(posterior.data_vars) == {*SCALES, *(field for factor in FACTORS for field in factor.fields)}
+    assert posterior.attrs["dof"] == posterior.residual_scale_dense.attrs["dof"] == TAIL == 3
+    assert set(posterior.data_vars) == {*RESIDUAL_SCALES, *(field for factor in FACTORS for field in factor.fields)}
     np.testing.assert_array_equal(posterior.memory_dense_mlp, np.array(columns["memory_gemm"], float))
     np.testing.assert_array_equal(posterior.launch_routed_experts_w4, np.array(columns["launch_experts_w4"], float))
-    for scale in ("error_scale_dense", "error_scale_experts", "error_scale_prompts"):
+    for scale in ("residual_scale_dense", "residual_scale_moe", "residual_scale_prefill"):
         np.testing.assert_array_equal(posterior[scale], np.array(columns[scale], float))
     assert posterior.launch_gemm.attrs["units"] == "s"
     assert posterior.memory_lm_head.attrs["units"] == "1"
@@ -87,14 +87,14 @@ def without(name):
 
 
 BAD_FILES = {
-    "missing": (without("latency"), ("columns missing: latency", "error_scale_dense")),
-    "no error": (without("error_scale_dense"), ("columns missing: error_scale_dense",)),
+    "missing": (without("latency"), ("columns missing: latency", "residual_scale_dense")),
+    "no error": (without("residual_scale_dense"), ("columns missing: residual_scale_dense",)),
     "unknown": (edited(speed=["1"] * 4), ("columns unknown: speed", "memory_gemm")),
     "above its most": (edited(memory_gemm=["0.5", "0.5", "1.5", "0.5"]), ("'memory_gemm', row 4: 1.5", "at most 1")),
     "a second": (edited(latency=["1", "1e-6", "1e-6", "1e-6"]), ("'latency', row 2: 1.0", "at most 0.001")),
-    "zero": (edited(error_scale_dense=["0", "1", "1", "1"]), ("'error_scale_dense', row 2: 0.0", "above 0")),
+    "zero": (edited(residual_scale_dense=["0", "1", "1", "1"]), ("'residual_scale_dense', row 2: 0.0", "above 0")),
     "not a number": (edited(latency=["1e-6", "nan", "1e-6", "1e-6"]), ("'latency', row 3: nan", "at most 0.001")),
-    "infinite": (edited(error_scale_experts=["1", "1", "inf", "1"]), ("'error_scale_experts', row 4: inf", "above 0")),
+    "infinite": (edited(residual_scale_moe=["1", "1", "inf", "1"]), ("'residual_scale_moe', row 4: inf", "above 0")),
     "text": (edited(latency=["1e-6", "fast", "1e-6", "1e-6"]), ("'latency', row 3: 'fast' is not a number",)),
     "empty cell": (edited(latency=["", "1", "1", "1"]), ("'latency', row 2: '' is not a number",)),
 }
@@ -110,7 +110,7 @@ def test_a_bad_file_is_one_message(case, tmp_path):
     assert all(word in str(error.value) for word in (str(path), *words))
 
 
-HEADER = ",".join((*NAMES, *SCALES))
+HEADER = ",".join((*NAMES, *RESIDUAL_SCALES))
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,8 @@ class Bowl:
 
     def log_probability(self, points):
         points = np.atleast_2d(points)
-        median = np.log([factor.median for factor in FACTORS] + [0.08] * len(SCALES))
-        most = np.log([factor.most for factor in FACTORS] + [np.inf] * len(SCALES))
+        median = np.log([factor.median for factor in FACTORS] + [0.08] * len(RESIDUAL_SCALES))
+        most = np.log([factor.most for factor in FACTORS] + [np.inf] * len(RESIDUAL_SCALES))
         found = -0.5 * np.sum(((points - median) / 0.05) ** 2, axis=1)
         return np.where(np.all(points <= most, axis=1), found, -np.inf)
 
@@ -203,7 +203,7 @@ def test_bad_chains_are_one_message(chains, tmp_path, write):
 def test_diagnostics_and_search_run_on_the_extra(chains):
     table = diagnostics(chains)
     assert list(table.columns) == ["r_hat", "effective_samples"]
-    assert set(table.index) == {*NAMES, *SCALES}
+    assert set(table.index) == {*NAMES, *RESIDUAL_SCALES}
     assert table.notna().all(axis=None)
     best = search(Bowl(), trials=12, seed=0)  # the medians themselves are tried first, and nothing is better
     np.testing.assert_allclose(best, np.log([factor.median for factor in FACTORS]))
@@ -230,8 +230,8 @@ def test_a_draw_is_the_result_of_its_own_record(posterior):
     assert ds.step_time.dims == ("gpu", "precision", "draw", "batch")
     assert "draw" not in {*ds.status.dims, *ds.flops.dims, *ds.max_batch.dims}
     assert str(ds.efficiency.values) == "some"
-    np.testing.assert_array_equal(ds.error_scale, posterior.error_scale_experts)
-    assert ds.error_scale.attrs["dof"] == 3
+    np.testing.assert_array_equal(ds.residual_scale, posterior.residual_scale_moe)
+    assert ds.residual_scale.attrs["dof"] == 3
     np.testing.assert_array_equal(ds.memory_dense_mlp, posterior.memory_dense_mlp)
     for draw in (0, 11, 39):
         one = cx.evaluate(**where, efficiency=record_of(posterior, draw), dtype="float64")
@@ -327,11 +327,11 @@ def test_errors_are_those_of_the_kind_of_model(posterior):
     """Dense models and models with routed experts have scales of their own, alone and on an axis."""
     where = {"gpu": "h100-sxm", "precision": "fp8", "batch": 64, "seq_len": 1024, "outputs": ["step_time"]}
     dense = cx.evaluate("llama-3.1-8b", **where, efficiency=posterior)
-    np.testing.assert_array_equal(dense.error_scale, posterior.error_scale_dense)
+    np.testing.assert_array_equal(dense.residual_scale, posterior.residual_scale_dense)
     both = cx.evaluate(["llama-3.1-8b", "gpt-oss-20b"], **where, efficiency=posterior)
-    assert both.error_scale.dims == ("draw", "model")
-    np.testing.assert_array_equal(both.error_scale.isel(model=0), posterior.error_scale_dense)
-    np.testing.assert_array_equal(both.error_scale.isel(model=1), posterior.error_scale_experts)
+    assert both.residual_scale.dims == ("draw", "model")
+    np.testing.assert_array_equal(both.residual_scale.isel(model=0), posterior.residual_scale_dense)
+    np.testing.assert_array_equal(both.residual_scale.isel(model=1), posterior.residual_scale_moe)
     bands = cx.summarize(both)
     assert bands.step_time.dims == ("model", "quantile")
     xr.testing.assert_allclose(
@@ -342,7 +342,7 @@ def test_errors_are_those_of_the_kind_of_model(posterior):
 BAD_ARGUMENTS = {
     "list": (lambda p: [p, "ideal"], "given alone, not in a list"),
     "no posterior": (lambda p: xr.Dataset({"memory_lm_head": 1.0}), "must be a posterior"),
-    "unknown": (lambda p: p.assign(speed=p.error_scale_dense), "speed: is no number of an efficiency record"),
+    "unknown": (lambda p: p.assign(speed=p.residual_scale_dense), "speed: is no number of an efficiency record"),
     "range": (lambda p: p.assign(memory_lm_head=p.memory_lm_head + 1), "posterior some: memory_lm_head: value 1"),
     "nan": (lambda p: p.assign(memory_lm_head=p.memory_lm_head * np.nan), "posterior some: memory_lm_head"),
     "dims": (lambda p: p.assign(launch_gemm=p.launch_gemm.rename(draw="other")), "expected numbers on the dim 'draw'"),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import cheetah_xr as cx
 from cheetah_xr.calibration.parameters import KNOWN
-from cheetah_xr.engine.posterior_axis import SCALES
+from cheetah_xr.engine.posterior_axis import RESIDUAL_SCALES
 from cheetah_xr.engine.validity import CODES
 from cheetah_xr.serving.result import LIMITS, VARIABLES
 from tests.helpers.hypothesis_profiles import examples
@@ -325,7 +325,9 @@ def test_draws_of_a_posterior_are_single_records(prefill):
     assert len(set(ds.tpot.values.tolist())) == 3
     base = cx.load_efficiency("ideal").model_copy(update=KNOWN)
     for place in range(3):
-        fields = {str(name): float(posterior[name][place]) for name in posterior.data_vars if name not in SCALES}
+        fields = {
+            str(name): float(posterior[name][place]) for name in posterior.data_vars if name not in RESIDUAL_SCALES
+        }
         one = cx.serve(**{**given, "efficiency": base.with_numbers({"name": "one", **fields})})
         assert_same(ds.isel(draw=place), one)
 
@@ -346,11 +348,11 @@ def test_errors_are_between_those_of_passes_and_of_prompts(prefill):
         share = 1 - step.values / one.tpot.values
         assert (share >= 0).all()
         assert (share < 1).all()
-        low, high = np.log(posterior.error_scale_dense.values), np.log(posterior.error_scale_prompts.values)
-        np.testing.assert_allclose(np.log(one.error_scale.values), low + share * (high - low), rtol=1e-9)
+        low, high = np.log(posterior.residual_scale_dense.values), np.log(posterior.residual_scale_prefill.values)
+        np.testing.assert_allclose(np.log(one.residual_scale.values), low + share * (high - low), rtol=1e-9)
     bands = cx.summarize(ds).isel(concurrency=1)
     alone = xr.Dataset({"x": ("draw", ds.tpot.isel(concurrency=1).values, {"units": "s"})})
-    alone = alone.assign_coords(error_scale=("draw", ds.error_scale.isel(concurrency=1).values, {"dof": 3.0}))
+    alone = alone.assign_coords(residual_scale=("draw", ds.residual_scale.isel(concurrency=1).values, {"dof": 3.0}))
     np.testing.assert_allclose(bands.tpot, cx.summarize(alone).x, rtol=1e-9)
 
 
@@ -360,4 +362,4 @@ def test_draws_reach_both_pools():
     ds = cx.serve_disaggregated("llama-3.1-8b", "h100-sxm", **LOAD, **pools, efficiency=posterior)
     assert "draw" in ds.tpot.dims
     assert "draw" in ds.ttft.dims
-    np.testing.assert_allclose(ds.error_scale, posterior.error_scale_dense.broadcast_like(ds.tpot))
+    np.testing.assert_allclose(ds.residual_scale, posterior.residual_scale_dense.broadcast_like(ds.tpot))
