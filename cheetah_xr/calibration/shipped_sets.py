@@ -33,17 +33,21 @@ class Shipped:
 
 
 SETS = {
-    "sglang": Shipped("sglang", CO_LOCATED, "SGLang, prompts and decoding on the same GPUs"),
-    "trtllm": Shipped("trtllm", CO_LOCATED, "TensorRT-LLM, prompts and decoding on the same GPUs"),
-    "vllm": Shipped("vllm", CO_LOCATED, "vLLM, prompts and decoding on the same GPUs"),
-    "sglang-pools": Shipped("sglang", (*CO_LOCATED, "disaggregated"), "SGLang, pools for prompts and for decoding too"),
-    "trtllm-pools": Shipped(
-        "trtllm", (*CO_LOCATED, "disaggregated"), "TensorRT-LLM, pools for prompts and for decoding too"
+    "sglang": Shipped("sglang", CO_LOCATED, "SGLang, aggregated"),
+    "trtllm": Shipped("trtllm", CO_LOCATED, "TensorRT-LLM, aggregated"),
+    "vllm": Shipped("vllm", CO_LOCATED, "vLLM, aggregated"),
+    "sglang-disaggregated": Shipped(
+        "sglang", (*CO_LOCATED, "disaggregated"), "SGLang, aggregated and disaggregated (prefill and decode pools)"
+    ),
+    "trtllm-disaggregated": Shipped(
+        "trtllm",
+        (*CO_LOCATED, "disaggregated"),
+        "TensorRT-LLM, aggregated and disaggregated (prefill and decode pools)",
     ),
 }
 """Shipped factor sets by name."""
 
-PREDICTED_BY = {"sglang": "sglang-pools", "trtllm": "trtllm-pools", "vllm": "vllm"}
+PREDICTED_BY = {"sglang": "sglang-disaggregated", "trtllm": "trtllm-disaggregated", "vllm": "vllm"}
 """Engine -> the set its disaggregated rows are predicted with: vLLM has none that may be fitted."""
 
 
@@ -188,7 +192,7 @@ def described(
     r_hat, samples = result.checks["r_hat"].max(), result.checks["effective_samples"].min()
     notes = (
         f"{SETS[result.name].what}. Held-out errors: {held_out_error(predicted, held)}. Largest r-hat {r_hat:.3f}, "
-        f"smallest effective sample size {samples:.0f}. Fitted with overlap_ep 0 (one micro-batch hides no exchange) "
-        "and the serving model (docs/explanation/serving-model.md). Sets about as probable: specs/posteriors."
+        f"smallest effective sample size {samples:.0f}. Fitted with overlap_ep 0 (one micro-batch overlaps no "
+        "all-to-all) and the serving model (docs/explanation/serving-model.md). Posterior samples: specs/posteriors."
     )
     return source, notes

@@ -20,7 +20,7 @@ from ..predictors import INSTANCE, lengths, make_problem
 BAR = 0.25
 """Largest relative error the points are asked to have."""
 
-SETS = {"sglang": "sglang-pools", "deepseek": "sglang-pools", "trtllm": "trtllm", "vllm": "vllm"}
+SETS = {"sglang": "sglang-disaggregated", "deepseek": "sglang-disaggregated", "trtllm": "trtllm", "vllm": "vllm"}
 """Engine -> set of factors; DeepSeek's own engine has no set, its points are predicted with the nearest one."""
 
 COUNTED_FROM_CACHE = {"deepseek-production-prefill-all": True, "deepseek-production-prefill-computed": False}
