@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help sweep billion figures test test-all lint bench peer-aiconfigurator bench-peers mutants dist clean
+.PHONY: help sweep billion figures test test-all lint bench compare-aiconfigurator bench-other-tools mutants dist clean
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -47,24 +47,24 @@ bench: $(READY)  ## Measure imports, and speed beside memory, file writes and th
 
 # Other tools, each in an environment of its own; llm-analysis needs wheels that exist up to Python 3.11.
 TOOLS := aiconfigurator==0.12.0 genz-llm==0.0.16 llm-analysis==0.2.2
-ANSWERS := outputs/peers
-SETTINGS ?= benchmarks/peers/aiconfigurator_settings.csv
+PREDICTIONS := outputs/other-tools
+SETTINGS ?= benchmarks/other_tools/aiconfigurator_settings.csv
 
 .venv-%/.ready: | $(READY)
 	$(BIN)/uv venv --quiet --clear --python 3.11 .venv-$*
 	$(BIN)/uv pip install --quiet --python .venv-$*/bin/python $(filter $*==%,$(TOOLS))
 	@touch $@
 
-peer-aiconfigurator: $(READY) .venv-aiconfigurator/.ready  ## Ask aiconfigurator 0.12.0 about every measured row and show its errors
+compare-aiconfigurator: $(READY) .venv-aiconfigurator/.ready  ## Predict every measured row with aiconfigurator 0.12.0 and show its errors
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev,validation]'
-	@mkdir -p $(ANSWERS)
-	$(BIN)/python benchmarks/peers/compare.py questions $(ANSWERS)/questions.csv
-	.venv-aiconfigurator/bin/python benchmarks/peers/aiconfigurator_rows.py \
-		$(SETTINGS) $(ANSWERS)/questions.csv $(ANSWERS)/aiconfigurator.csv
-	$(BIN)/python benchmarks/peers/compare.py report aiconfigurator=$(ANSWERS)/aiconfigurator.csv
+	@mkdir -p $(PREDICTIONS)
+	$(BIN)/python benchmarks/other_tools/compare.py inputs $(PREDICTIONS)/inputs.csv
+	.venv-aiconfigurator/bin/python benchmarks/other_tools/aiconfigurator_rows.py \
+		$(SETTINGS) $(PREDICTIONS)/inputs.csv $(PREDICTIONS)/aiconfigurator.csv
+	$(BIN)/python benchmarks/other_tools/compare.py report aiconfigurator=$(PREDICTIONS)/aiconfigurator.csv
 
-bench-peers: $(READY) $(foreach tool,$(TOOLS),.venv-$(firstword $(subst ==, ,$(tool)))/.ready)  ## Measure points per second beside other tools
-	$(BIN)/python benchmarks/peers/points_per_second.py
+bench-other-tools: $(READY) $(foreach tool,$(TOOLS),.venv-$(firstword $(subst ==, ,$(tool)))/.ready)  ## Measure points per second of this engine and of other tools
+	$(BIN)/python benchmarks/other_tools/points_per_second.py
 
 mutants: $(READY)  ## Show that one-token changes of the formulas fail the fast tests (ARGS=kv_cache runs those of one file)
 	$(BIN)/python tests/mutants.py $(ARGS)

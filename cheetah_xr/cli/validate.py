@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..calibration.measurements.user_csv import read_measurements
-from ..calibration.report import other_tools as peers
+from ..calibration.report import other_tools
 from ..calibration.report.gather import Report, gather
 from ..calibration.report.inputs import joined, predicted, read_predictions
 from ..calibration.report.sections import errors_by
@@ -49,8 +49,8 @@ def run(
     if not page:
         return errors_text(rows)
     sets = {name: load_efficiency(name) for name in SETS}
-    answers = None if other is None else peers.read_predictions(other)
-    return gather(rows, table, sets, answers, told)
+    predicted_by_other = None if other is None else other_tools.read_predictions(other)
+    return gather(rows, table, sets, predicted_by_other, told)
 
 
 def errors_text(rows: pd.DataFrame) -> str:

@@ -1,4 +1,4 @@
-"""Predictions of other tools on measured rows: what a tool is asked, what it answers, and the errors side by side."""
+"""Compare predictions of other tools on measured rows: their inputs, their predictions and their errors."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ...specs import SpecError
 from ..measurements.table import POOLS
 
 MODES = ("aggregated", "disaggregated")
-"""Modes that are served: the rows a tool for serving can be asked about."""
+"""Modes of served rows, which tools that model serving can predict."""
 
-ASKED = (
+INPUTS = (
     "id",
     "mode",
     "model",
@@ -30,15 +30,15 @@ ASKED = (
     *(f"{pool}{name}" for pool in ("", "prefill_", "decode_") for name in ("tp", "dp", "moe_tp", "ep")),
     *(f"{pool}_workers" for pool in POOLS),
 )
-"""Columns of a question: those of the table that describe a run, and the experts' tensor-parallel degree."""
+"""Columns that describe a run, and the experts' tensor-parallel degree."""
 
 TIMES = ("ttft_s", "tpot_s")
-ANSWERED = ("id", *TIMES, "reason")
+PREDICTIONS = ("id", *TIMES, "reason")
 """Columns every file of predictions has: times in s, or the reason why there are none. Others are kept as they are."""
 
 
-def questions(table: pd.DataFrame) -> pd.DataFrame:
-    """Eligible served rows of a table without their measured times.
+def tool_inputs(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the eligible served rows of a table without their measured times.
 
     Parameters
     ----------
@@ -48,53 +48,53 @@ def questions(table: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        The columns of :data:`ASKED`; ``moe_tp`` is the tensor-parallel degree of experts, tp*dp/ep.
+        The columns of :data:`INPUTS`; ``moe_tp`` is the tensor-parallel degree of experts, tp*dp/ep.
     """
-    found = table[(table["rule"] == "") & table["mode"].isin(MODES)].copy()
+    served = table[(table["rule"] == "") & table["mode"].isin(MODES)].copy()
     for pool in ("", "prefill_", "decode_"):
-        found[f"{pool}moe_tp"] = found[f"{pool}tp"] * found[f"{pool}dp"] // found[f"{pool}ep"]
-    return found[list(ASKED)].reset_index(drop=True)
+        served[f"{pool}moe_tp"] = served[f"{pool}tp"] * served[f"{pool}dp"] // served[f"{pool}ep"]
+    return served[list(INPUTS)].reset_index(drop=True)
 
 
 def read_predictions(path: str | PathLike[str]) -> pd.DataFrame:
-    """Predictions by row id.
+    """Read predictions by row id.
 
     Parameters
     ----------
     path
-        CSV file with at least the columns of :data:`ANSWERED`, a row per measured row.
+        CSV file with at least the columns of :data:`PREDICTIONS`, a row per measured row.
 
     Returns
     -------
     pandas.DataFrame
-        The file's other columns by id; times in s, missing where the tool does not answer.
+        The file's other columns by id; times in s, missing where the tool has no prediction.
 
     Raises
     ------
     SpecError
-        When a column is missing, an id stands twice, a time is not a positive number, or a row has neither both times
+        When a column is missing, an id repeats, a time is not a positive number, or a row has neither both times
         nor a reason.
     """
     rows = pd.read_csv(
         path, dtype={"id": str, "reason": str}, keep_default_na=False, na_values={t: [""] for t in TIMES}
     )
-    missing = [name for name in ANSWERED if name not in rows]
+    missing = [name for name in PREDICTIONS if name not in rows]
     if missing:
-        raise SpecError(f"{path}: no column {', '.join(missing)}; predictions have {', '.join(ANSWERED)}")
-    _refuse(path, rows, rows["id"].duplicated(), "id", "stands twice; every id once")
+        raise SpecError(f"{path}: no column {', '.join(missing)}; predictions have {', '.join(PREDICTIONS)}")
+    _reject(path, rows, rows["id"].duplicated(), "id", "occurs twice; every id once")
     for name in TIMES:
         number = pd.to_numeric(rows[name], errors="coerce")
-        _refuse(
+        _reject(
             path, rows, rows[name].notna() & ~(np.isfinite(number) & (number > 0)), name, "not a positive time in s"
         )
         rows[name] = number
     times = rows[list(TIMES)].notna()
-    silent = ~times.all(axis=1) & ((rows["reason"] == "") | times.any(axis=1))
-    _refuse(path, rows, silent, "reason", "a row has both times, or neither and a reason")
+    incomplete = ~times.all(axis=1) & ((rows["reason"] == "") | times.any(axis=1))
+    _reject(path, rows, incomplete, "reason", "a row has both times, or neither and a reason")
     return rows.set_index("id")
 
 
-def _refuse(path: object, rows: pd.DataFrame, wrong: pd.Series[bool], column: str, why: str) -> None:
+def _reject(path: object, rows: pd.DataFrame, wrong: pd.Series[bool], column: str, why: str) -> None:
     """Raise for the first of the wrong rows, if there is one."""
     if wrong.any():
         first = rows[wrong].iloc[0]
@@ -102,7 +102,7 @@ def _refuse(path: object, rows: pd.DataFrame, wrong: pd.Series[bool], column: st
 
 
 def errors(table: pd.DataFrame, predictions: Mapping[str, pd.DataFrame], time: str = "tpot_s") -> pd.DataFrame:
-    """Relative errors of several tools on the eligible rows that all of them answer.
+    """Return relative errors of several tools on the eligible rows that all of them predict.
 
     Parameters
     ----------
@@ -126,18 +126,18 @@ def errors(table: pd.DataFrame, predictions: Mapping[str, pd.DataFrame], time: s
     if time not in TIMES:
         raise SpecError(f"time: {time!r}; allowed: {', '.join(TIMES)}")
     measured = table.set_index("id")
-    for name, found in predictions.items():
-        strangers = found.index.difference(measured.index)
-        if len(strangers):
-            raise SpecError(f"{name}: id {strangers[0]!r} is not in the table ({len(strangers)} such rows)")
+    for name, rows in predictions.items():
+        unknown = rows.index.difference(measured.index)
+        if len(unknown):
+            raise SpecError(f"{name}: id {unknown[0]!r} is not in the table ({len(unknown)} such rows)")
     measured = measured[(measured["rule"] == "") & measured[time].notna()]
-    for name, found in predictions.items():
-        measured = measured.assign(**{name: found[time].reindex(measured.index) / measured[time] - 1})
+    for name, rows in predictions.items():
+        measured = measured.assign(**{name: rows[time].reindex(measured.index) / measured[time] - 1})
     return measured.dropna(subset=list(predictions))
 
 
 def summary(rows: pd.DataFrame, tools: Sequence[str], by: Sequence[str] = ()) -> pd.DataFrame:
-    """Mean and median absolute error, and median signed error, of every tool over the same rows.
+    """Return mean and median absolute error and median signed error of every tool over the same rows.
 
     Parameters
     ----------
@@ -154,9 +154,9 @@ def summary(rows: pd.DataFrame, tools: Sequence[str], by: Sequence[str] = ()) ->
         ``rows``, and ``mape``, ``median`` and ``bias`` of every tool, relative errors (0.1 is 10 %).
     """
     keys = [rows[name] for name in by] or [pd.Series("all", rows.index)]
-    found = {("", "rows"): rows.groupby(keys).size()}
+    columns = {("", "rows"): rows.groupby(keys).size()}
     for tool in tools:
         absolute = rows[tool].abs().groupby(keys)
-        found[tool, "mape"], found[tool, "median"] = absolute.mean(), absolute.median()
-        found[tool, "bias"] = rows[tool].groupby(keys).median()
-    return pd.DataFrame(found)
+        columns[tool, "mape"], columns[tool, "median"] = absolute.mean(), absolute.median()
+        columns[tool, "bias"] = rows[tool].groupby(keys).median()
+    return pd.DataFrame(columns)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ..measurements.split import configurations
-from . import other_tools as peers
+from . import other_tools
 from .ranking import SPEEDS, pairs, points, regret_at_load, regret_at_speed
 from .statistics import (
     constant_half_width,
@@ -152,13 +152,13 @@ def beside(
     by
         Columns to group by, beside the mode; a part of the table for each.
     """
-    served = rows[rows["mode"].isin(peers.MODES)]
+    served = rows[rows["mode"].isin(other_tools.MODES)]
     own = served.set_index("id")[["predicted_s"]].rename(columns={"predicted_s": "tpot_s"})
     known = other[other.index.isin(served["id"])]
-    both = peers.errors(served, {"this model": own, name: known})
+    both = other_tools.errors(served, {"this model": own, name: known})
     parts = []
     for columns in by:
-        part = peers.summary(both, ["this model", name], ["mode", *columns])
+        part = other_tools.summary(both, ["this model", name], ["mode", *columns])
         part.index = pd.Index([" ".join(key) if isinstance(key, tuple) else key for key in part.index])
         parts.append(part)
     found = pd.concat(parts)

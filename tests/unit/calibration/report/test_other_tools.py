@@ -1,4 +1,4 @@
-"""Questions for other tools, their answers read and refused, errors by hand; and how aiconfigurator is asked."""
+"""Inputs of other tools, their predictions read and rejected, hand-computed errors; calls of aiconfigurator."""
 
 import sys
 from pathlib import Path
@@ -10,16 +10,16 @@ import pytest
 
 from cheetah_xr.calibration import measurements as validation
 from cheetah_xr.calibration.measurements.precisions import precision_list
-from cheetah_xr.calibration.report import other_tools as peers
+from cheetah_xr.calibration.report import other_tools
 from tests.helpers import ROOT
 from tests.helpers.measured import pools, row, table
 from tests.helpers.rejection import rejected
 
-sys.path.insert(0, str(ROOT / "benchmarks" / "peers"))
-import aiconfigurator_rows as asking
+sys.path.insert(0, str(ROOT / "benchmarks" / "other_tools"))
+import aiconfigurator_rows as adapter
 import timing
 
-PEERS = Path(asking.__file__).parent
+TOOLS = Path(adapter.__file__).parent
 IDS = ["april-2025-10-29-16", "april-2025-10-29-32"]
 
 
@@ -28,22 +28,22 @@ def two_rows():
     return table(row(concurrency=16), row(concurrency=32, silicon_ttft_ms=200.0, silicon_tpot_ms=20.0))
 
 
-def answers(tmp_path, text, header="id,ttft_s,tpot_s,reason"):
+def predictions_file(tmp_path, text, header="id,ttft_s,tpot_s,reason"):
     path = tmp_path / "predictions.csv"
     path.write_text(f"{header}\n{text}\n", encoding="utf-8")
     return path
 
 
 def read(tmp_path, text, **kwargs):
-    return peers.read_predictions(answers(tmp_path, text, **kwargs))
+    return other_tools.read_predictions(predictions_file(tmp_path, text, **kwargs))
 
 
 # Questions
 
 
-def test_questions_state_the_run_and_no_measured_time():
-    found = peers.questions(two_rows())
-    assert list(found.columns) == list(peers.ASKED)
+def test_inputs_state_the_run_and_no_measured_time():
+    found = other_tools.tool_inputs(two_rows())
+    assert list(found.columns) == list(other_tools.INPUTS)
     assert not set(found.columns) & {"ttft_s", "tpot_s", "elapsed_s", "tokens_per_s_gpu"}
     first = found.iloc[0]
     assert (first["model"], first["gpu"], first["precision"], first["kv_bytes"]) == (
@@ -56,23 +56,23 @@ def test_questions_state_the_run_and_no_measured_time():
 
 
 def test_experts_tensor_parallel_degree_of_pools():
-    found = peers.questions(table(pools(decode=(8, 2, 4, 4)))).iloc[0]
+    found = other_tools.tool_inputs(table(pools(decode=(8, 2, 4, 4)))).iloc[0]
     assert (found["prefill_moe_tp"], found["decode_moe_tp"]) == (1, 4)
     assert (found["prefill_workers"], found["decode_workers"]) == (1, 5)
     assert pd.isna(found["moe_tp"])
 
 
-def test_only_eligible_served_rows_are_asked():
+def test_only_eligible_served_rows_are_inputs():
     excluded = two_rows().assign(rule=["", "copy"])
-    assert peers.questions(excluded)["id"].tolist() == IDS[:1]
-    served = peers.questions(validation.published_table())
+    assert other_tools.tool_inputs(excluded)["id"].tolist() == IDS[:1]
+    served = other_tools.tool_inputs(validation.published_table())
     assert set(served["mode"]) == {"aggregated"}
 
 
-# Answers
+# Predictions
 
 
-def test_answers_by_id_with_what_else_the_file_says(tmp_path):
+def test_predictions_by_id_with_other_columns_of_the_file(tmp_path):
     found = read(tmp_path, "a,0.5,0.01,,yes\nb,,,no data,", header="id,ttft_s,tpot_s,reason,queues")
     assert found.loc["a"].to_dict() == {"ttft_s": 0.5, "tpot_s": 0.01, "reason": "", "queues": "yes"}
     assert found.loc["b", ["ttft_s", "tpot_s"]].isna().all()
@@ -93,7 +93,7 @@ def test_answers_by_id_with_what_else_the_file_says(tmp_path):
         ("a,,,", ["'a'", "reason", "both times"]),
     ],
 )
-def test_answers_that_cannot_be_used_are_refused(tmp_path, text, words):
+def test_invalid_predictions_are_rejected(tmp_path, text, words):
     rejected(lambda: read(tmp_path, text), "predictions.csv", *words)
 
 
@@ -104,61 +104,61 @@ def test_a_missing_column_is_named(tmp_path):
 # Errors
 
 
-def test_errors_by_hand_on_the_rows_all_answer(tmp_path):
-    """12.3456 ms predicted as 0.0111104 s is 10 % short; the second row is answered by one tool only."""
+def test_hand_computed_errors_on_the_rows_all_predict(tmp_path):
+    """12.3456 ms predicted as 0.0111104 s is 10 % short; the second row is predicted by one tool only."""
     one = read(tmp_path, f"{IDS[0]},0.1,0.01111104,\n{IDS[1]},0.1,0.03,")
     other = read(tmp_path, f"{IDS[0]},0.1,0.0246912,\n{IDS[1]},,,no data")
-    both = peers.errors(two_rows(), {"one": one, "other": other})
+    both = other_tools.errors(two_rows(), {"one": one, "other": other})
     assert both.index.tolist() == IDS[:1]
     np.testing.assert_allclose(both.loc[IDS[0], ["one", "other"]].astype(float), [-0.1, 1.0], rtol=1e-12)
-    alone = peers.errors(two_rows(), {"one": one})
+    alone = other_tools.errors(two_rows(), {"one": one})
     np.testing.assert_allclose(alone["one"], [-0.1, 0.5], rtol=1e-12)
 
 
 def test_errors_of_first_tokens(tmp_path):
-    found = peers.errors(two_rows(), {"one": read(tmp_path, f"{IDS[1]},0.25,0.1,")}, "ttft_s")
+    found = other_tools.errors(two_rows(), {"one": read(tmp_path, f"{IDS[1]},0.25,0.1,")}, "ttft_s")
     np.testing.assert_allclose(found["one"], [0.25], rtol=1e-12)
 
 
 def test_excluded_and_unmeasured_rows_have_no_error(tmp_path):
     one = read(tmp_path, f"{IDS[0]},0.1,0.01,\n{IDS[1]},0.1,0.03,")
-    assert peers.errors(two_rows().assign(rule=["", "copy"]), {"one": one}).index.tolist() == IDS[:1]
-    assert peers.errors(two_rows().assign(tpot_s=[np.nan, 1.0]), {"one": one}).index.tolist() == IDS[1:]
+    assert other_tools.errors(two_rows().assign(rule=["", "copy"]), {"one": one}).index.tolist() == IDS[:1]
+    assert other_tools.errors(two_rows().assign(tpot_s=[np.nan, 1.0]), {"one": one}).index.tolist() == IDS[1:]
 
 
 def test_strangers_and_other_times_are_refused(tmp_path):
     one = read(tmp_path, "nobody,0.1,0.01,")
-    rejected(lambda: peers.errors(two_rows(), {"one": one}), "one", "'nobody'")
-    rejected(lambda: peers.errors(two_rows(), {}, "elapsed_s"), "time", "'elapsed_s'", "ttft_s, tpot_s")
+    rejected(lambda: other_tools.errors(two_rows(), {"one": one}), "one", "'nobody'")
+    rejected(lambda: other_tools.errors(two_rows(), {}, "elapsed_s"), "time", "'elapsed_s'", "ttft_s, tpot_s")
 
 
 def test_summary_by_hand():
     """Errors -10, 20 and 60 %: mean of the absolute ones 30 %, median 20 %, signed median 20 %."""
     rows = pd.DataFrame({"gpu": ["a", "a", "b"], "one": [-0.1, 0.2, 0.6]})
-    whole = peers.summary(rows, ["one"]).iloc[0]
+    whole = other_tools.summary(rows, ["one"]).iloc[0]
     assert whole[("", "rows")] == 3
     np.testing.assert_allclose(whole["one"][["mape", "median", "bias"]], [0.3, 0.2, 0.2], rtol=1e-12)
-    by = peers.summary(rows, ["one"], ["gpu"])
+    by = other_tools.summary(rows, ["one"], ["gpu"])
     np.testing.assert_allclose(by[("one", "mape")], [0.15, 0.6], rtol=1e-12)
     np.testing.assert_allclose(by[("one", "bias")], [0.05, 0.6], rtol=1e-12)
 
 
-# How aiconfigurator is asked
+# How aiconfigurator is called
 
 
 def question(found):
     """The row as the CSV file has it."""
-    text = peers.questions(found).iloc[:1].astype("object").fillna("")
+    text = other_tools.tool_inputs(found).iloc[:1].astype("object").fillna("")
     return {name: str(value) for name, value in text.iloc[0].items()}
 
 
 def lists(name):
-    return asking.read(PEERS / name)
+    return adapter.read(TOOLS / name)
 
 
-def test_an_instance_is_asked_with_its_layout_mean_lengths_and_requests_per_rank():
+def test_an_instance_is_called_with_its_layout_mean_lengths_and_requests_per_rank():
     found = table(row(degrees=(4, 2, 1, 8), concurrency=17, model_path="MiniMaxAI/MiniMax-M2.5", precision="fp8"))
-    database, label, arguments = next(asking.ways(question(found), lists("aiconfigurator_settings.csv")))
+    database, label, arguments = next(adapter.ways(question(found), lists("aiconfigurator_settings.csv")))
     assert database == arguments["database_mode"] == "SILICON"
     assert label == "MiniMaxAI/MiniMax-M2.5 gemm=fp8 moe=fp8 kvcache=bfloat16"
     wanted = {"mode": "agg", "tp_size": 4, "attention_dp_size": 2, "moe_tp_size": 1, "moe_ep_size": 8, "batch_size": 9}
@@ -166,9 +166,9 @@ def test_an_instance_is_asked_with_its_layout_mean_lengths_and_requests_per_rank
     assert {name: arguments[name] for name in wanted} == wanted
 
 
-def test_pools_are_asked_with_workers_and_batches_of_their_own():
+def test_pools_are_called_with_workers_and_batches_of_their_own():
     found = table(pools(decode=(8, 2, 4, 4), workers=(3, 5), concurrency=41))
-    arguments = asking.load(question(found))
+    arguments = adapter.load(question(found))
     assert arguments["mode"] == "disagg"
     assert (arguments["prefill_batch_size"], arguments["decode_batch_size"]) == (1, 5)
     assert (arguments["prefill_num_workers"], arguments["decode_num_workers"]) == (3, 5)
@@ -176,16 +176,16 @@ def test_pools_are_asked_with_workers_and_batches_of_their_own():
 
 
 def test_measured_tables_come_before_formulas_and_the_first_answer_counts():
-    asked = []
+    called = []
 
     def estimate(**arguments):
-        asked.append((arguments["database_mode"], arguments["kvcache_quant_mode"]))
+        called.append((arguments["database_mode"], arguments["kvcache_quant_mode"]))
         if arguments["database_mode"] == "SILICON":
             raise RuntimeError("no table\nof this at /somewhere/file.parquet")
         return SimpleNamespace(ttft=500.0, tpot=10.0, kv_cache_warning="too many")
 
-    found = asking.predict(question(two_rows()), lists("aiconfigurator_settings.csv"), estimate)
-    assert asked == [("SILICON", "fp8"), ("SILICON", None), ("HYBRID", "fp8")]
+    found = adapter.predict(question(two_rows()), lists("aiconfigurator_settings.csv"), estimate)
+    assert called == [("SILICON", "fp8"), ("SILICON", None), ("HYBRID", "fp8")]
     assert (found["ttft_s"], found["tpot_s"], found["database"], found["queues"]) == (0.5, 0.01, "HYBRID", "yes")
 
 
@@ -195,27 +195,27 @@ def test_a_row_without_an_answer_says_why():
             return SimpleNamespace(ttft=float("nan"), tpot=1.0, kv_cache_warning=None)
         raise RuntimeError("no table\nof this at /somewhere/file.parquet")
 
-    found = asking.predict(question(two_rows()), lists("aiconfigurator_settings.csv"), estimate)
+    found = adapter.predict(question(two_rows()), lists("aiconfigurator_settings.csv"), estimate)
     assert (found["tpot_s"], found["reason"]) == ("", "RuntimeError: no table of this")
-    assert asking.predict(question(two_rows()), [], estimate)["reason"] == "no setting for llama-3.1-70b fp8-kv8"
+    assert adapter.predict(question(two_rows()), [], estimate)["reason"] == "no setting for llama-3.1-70b fp8-kv8"
 
 
 @pytest.mark.parametrize("name", ["aiconfigurator_settings.csv", "aiconfigurator_labels.csv"])
 def test_every_eligible_row_has_a_setting(name):
     pytest.importorskip("aiconfigurator_core", reason="needs the extra validation")
-    asked = peers.questions(validation.silicon_table())
-    for row_ in asked.drop_duplicates(["model", "precision", "engine", "mode"]).to_dict("records"):
-        assert asking.settings(row_, lists(name)), row_
+    called = other_tools.tool_inputs(validation.silicon_table())
+    for row_ in called.drop_duplicates(["model", "precision", "engine", "mode"]).to_dict("records"):
+        assert adapter.settings(row_, lists(name)), row_
 
 
 @pytest.mark.parametrize("name", ["aiconfigurator_settings.csv", "aiconfigurator_labels.csv"])
-def test_every_precision_of_a_model_that_is_asked_about_has_a_setting(name):
+def test_every_precision_of_an_eligible_model_has_a_setting(name):
     """Without the package: a precision that gets another name is noticed here."""
     known = lists(name)
-    asked = {choice["model"] for choice in known}
+    called = {choice["model"] for choice in known}
     for choice in precision_list().to_dict("records"):
-        if choice["model"] in asked:
-            assert asking.settings({**choice, "engine": "", "mode": ""}, known), choice
+        if choice["model"] in called:
+            assert adapter.settings({**choice, "engine": "", "mode": ""}, known), choice
 
 
 def test_lookups_are_read_once_and_stay_the_same():
@@ -230,7 +230,7 @@ def test_lookups_are_read_once_and_stay_the_same():
         get_version_slots=slots,
         get_systems_paths=lambda: ["/data"],
     )
-    asking.remember_lookups(package)
+    adapter.remember_lookups(package)
     for _ in range(2):
         assert package.get_version_slots("h100_sxm", "vllm") == {"current": "h100_sxm"}
         assert package.get_version_slots("h100_sxm", "vllm", systems_paths="/data") == {"current": "h100_sxm"}
@@ -238,14 +238,14 @@ def test_lookups_are_read_once_and_stay_the_same():
     assert calls == [("h100_sxm", "vllm", ("/data",)), "supported"]
 
 
-# How peers are timed
+# How other tools are timed
 
 
-def test_every_round_asks_for_points_never_asked_before():
-    rounds = [timing.asked(5000, shift) for shift in range(timing.ROUNDS)]
+def test_every_round_times_new_points():
+    rounds = [timing.points(5000, shift) for shift in range(timing.ROUNDS)]
     assert [len(pairs) for pairs in rounds] == [5000] * timing.ROUNDS
     assert len(set().union(*rounds)) == 5000 * timing.ROUNDS
-    assert len(set(timing.asked(10, 0))) == 10
+    assert len(set(timing.points(10, 0))) == 10
 
 
 def test_a_peer_answers_every_point_at_every_degree_and_building_is_not_timed(monkeypatch):

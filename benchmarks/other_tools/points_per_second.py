@@ -1,8 +1,8 @@
-"""Points per second of this engine and of its peers, on one core, in one run: ``make bench-peers``.
+"""Measure points per second of this engine and of other tools, on one core, in one run: ``make bench-other-tools``.
 
-Every peer runs in an environment of its own with its models and tables loaded beforehand; a point is a decode step of
+Every other tool runs in an environment of its own, models and tables loaded beforehand; a point is a decode step of
 a 70B Llama on H100 at one tensor-parallel degree, batch and length. This engine is timed before and after each of them;
-everybody's best round counts.
+the best round of each counts.
 """
 
 import json
@@ -23,7 +23,7 @@ import cheetah_xr as cx
 from cheetah_xr.engine.arguments import axes_of
 from cheetah_xr.engine.evaluator import prepare
 
-PEERS = ("aiconfigurator", "llm-analysis", "genz-llm")
+TOOLS = ("aiconfigurator", "llm-analysis", "genz-llm")
 OUTPUTS = ["step_time", "bottleneck", "status"]
 COMMON: dict[str, Any] = {"model": "llama-3.1-70b", "gpu": "h100-sxm", "options": cx.Options(on_infeasible="ignore")}
 ROUNDS = 3
@@ -38,8 +38,8 @@ def pin() -> int | None:
     return core
 
 
-def ours() -> dict[str, Any]:
-    """Best of some rounds over 25 million points in memory: time, bottleneck and status of each."""
+def measure_engine() -> dict[str, Any]:
+    """Return the best of some rounds over 25 million points in memory: time, bottleneck and status of each."""
     grid = {"tp": list(TP), "batch": np.arange(1, 2501), "seq_len": np.arange(1, 5001) * 20}
     engine = prepare(axes_of(**COMMON, **grid), OUTPUTS)
     times = []
@@ -53,37 +53,39 @@ def ours() -> dict[str, Any]:
     return {"points_per_second": points / min(times), "points": points, "sample_s": sample}
 
 
-def peer(name: str) -> dict[str, Any]:
-    """What a peer's script measures of itself."""
+def measure_tool(name: str) -> dict[str, Any]:
+    """Run the script of another tool and return what it measures."""
     script = Path(__file__).with_name(f"speed_{name.replace('-', '_')}.py")
     done = subprocess.run([f".venv-{name}/bin/python", script], capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{script.name} failed:\n{done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 def main() -> None:
-    """Measure, print a table, write JSON beside the results of sweeps."""
+    """Measure, print a table and write JSON into outputs/."""
     core = pin()
-    rounds, peers = [ours()], []
-    for name in PEERS:
-        peers.append(peer(name))
-        rounds.append(ours())
-    best = max(rounds, key=lambda found: found["points_per_second"])
+    rounds, results = [measure_engine()], []
+    for name in TOOLS:
+        results.append(measure_tool(name))
+        rounds.append(measure_engine())
+    best = max(rounds, key=lambda result: result["points_per_second"])
     rows = [("cheetah_xr", cx.__version__, "engine, 25 million points", best)]
     rows += [
-        (found["package"], found["version"], way, speed) for found in peers for way, speed in found["ways"].items()
+        (result["package"], result["version"], way, speed)
+        for result in results
+        for way, speed in result["ways"].items()
     ]
     table = Table(title="decode steps of a 70B Llama on H100, tensor parallel over 4 and 8")
     for column in (
         "tool",
-        "asked through",
+        "called through",
         "points/s",
         "ours is",
         f"tp {SAMPLE[0]}, batch {SAMPLE[1]}, {SAMPLE[2]} tokens",
     ):
-        table.add_column(column, justify="left" if column in ("tool", "asked through") else "right")
+        table.add_column(column, justify="left" if column in ("tool", "called through") else "right")
     report = []
     for package, version, way, speed in rows:
         ratio = best["points_per_second"] / speed["points_per_second"]
@@ -96,7 +98,7 @@ def main() -> None:
         )
         report.append({"package": package, "version": version, "way": way, "ratio": ratio} | speed)
     Console(width=140).print(table)
-    path = Path("outputs") / "bench-peers.json"
+    path = Path("outputs") / "bench-other-tools.json"
     path.parent.mkdir(exist_ok=True)
     machine = {"machine": platform.processor() or platform.machine(), "core": core, "python": platform.python_version()}
     path.write_text(json.dumps(machine | {"numpy": np.__version__, "rows": report}, indent=2), encoding="utf-8")

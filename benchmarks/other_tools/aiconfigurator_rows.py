@@ -1,10 +1,10 @@
-"""What aiconfigurator 0.12.0 predicts for measured rows: ``make peer-aiconfigurator``, in an environment that has it.
+"""Predict measured rows with aiconfigurator 0.12.0: ``make compare-aiconfigurator``, in an environment that has it.
 
-    python aiconfigurator_rows.py settings.csv questions.csv predictions.csv
+    python aiconfigurator_rows.py settings.csv inputs.csv predictions.csv
 
 Settings are checkpoints and quantisations by model, weights, engine and mode: aiconfigurator_settings.csv, the best
 found, or aiconfigurator_labels.csv, what the package's own table and adapter give the runs.
-Questions are what ``cheetah_xr.calibration.report.other_tools.questions`` exports, answers what its
+Inputs are what ``cheetah_xr.calibration.report.other_tools.tool_inputs`` writes, predictions what its
 ``read_predictions`` reads. Every row is asked through ``cli_estimate``, the package's own entry point, with the row's
 layout, mean lengths and concurrency. Where there is a choice, it is made in the package's favour;
 docs/evidence/other-tools.md says how.
@@ -56,15 +56,15 @@ def settings(row, known):
 
 def layout(row, pool=""):
     """Degrees of an instance, or of one worker of a pool."""
-    found = {
+    degrees = {
         f"{pool}tp_size": int(row[f"{pool}tp"]),
         f"{pool}attention_dp_size": int(row[f"{pool}dp"]),
         f"{pool}moe_tp_size": int(row[f"{pool}moe_tp"]),
         f"{pool}moe_ep_size": int(row[f"{pool}ep"]),
     }
     if pool:
-        found[f"{pool}num_workers"] = int(row[f"{pool}workers"])
-    return found
+        degrees[f"{pool}num_workers"] = int(row[f"{pool}workers"])
+    return degrees
 
 
 def load(row):
@@ -79,19 +79,19 @@ def load(row):
 
 def ways(row, known):
     """Arguments to try in turn, with what is special about each: the row's cache first, then the package's choice."""
-    share = float(row["length_share"])
-    asked = load(row) | {
+    fraction = float(row["length_share"])
+    arguments = load(row) | {
         "system_name": SYSTEMS[row["gpu"]],
         "backend_name": row["engine"],
-        "isl": round(int(row["isl"]) * share),
-        "osl": round(int(row["osl"]) * share),
+        "isl": round(int(row["isl"]) * fraction),
+        "osl": round(int(row["osl"]) * fraction),
     }
     caches = (CACHES[row["kv_bytes"]], None)
     for database, cache, choice in itertools.product(DATABASES, caches, settings(row, known)):
         given = {"gemm": choice["gemm"] or None, "moe": choice["moe"] or None, "kvcache": cache}
         quant = {f"{name}_quant_mode": value for name, value in given.items()}
         label = " ".join([choice["checkpoint"], *(f"{name}={value}" for name, value in given.items() if value)])
-        yield database, label, asked | quant | {"model_path": choice["checkpoint"], "database_mode": database}
+        yield database, label, arguments | quant | {"model_path": choice["checkpoint"], "database_mode": database}
 
 
 def one_line(error):
@@ -101,17 +101,17 @@ def one_line(error):
 
 
 def predict(row, known, estimate):
-    """Answer of the first way that has one, else the reason of the first: any error of the package is an answer too."""
+    """Return the prediction of the first way that has one, else the reason (or error) of the first."""
     reasons = []
     for database, label, arguments in ways(row, known):
         try:
-            found = estimate(**arguments)
+            estimated = estimate(**arguments)
         except Exception as error:
             reasons.append(one_line(error))
             continue
-        times = (float(found.ttft) / 1e3, float(found.tpot) / 1e3)
+        times = (float(estimated.ttft) / 1e3, float(estimated.tpot) / 1e3)
         if all(math.isfinite(time) and time > 0 for time in times):
-            queues = "yes" if found.kv_cache_warning else ""
+            queues = "yes" if estimated.kv_cache_warning else ""
             return dict(zip(COLUMNS, (row["id"], *times, "", database, label, queues), strict=True))
         reasons.append(f"ttft {times[0]} s, tpot {times[1]} s")
     reason = reasons[0] if reasons else f"no setting for {row['model']} {row['precision']}"
@@ -125,7 +125,7 @@ def read(path):
 
 
 def main():
-    """Answer a file of questions."""
+    """Predict the rows of a file."""
     if metadata.version("aiconfigurator") != VERSION:
         sys.exit(f"aiconfigurator {metadata.version('aiconfigurator')} is installed; this script is for {VERSION}")
     from aiconfigurator.cli.api import cli_estimate
@@ -134,13 +134,13 @@ def main():
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
     remember_lookups(perf_database)
-    known, asked = read(sys.argv[1]), read(sys.argv[2])
-    ordered = sorted(asked, key=lambda row: (row["gpu"], row["engine"], row["model"]))
-    answers = {row["id"]: predict(row, known, cli_estimate) for row in ordered}
+    known, rows = read(sys.argv[1]), read(sys.argv[2])
+    ordered = sorted(rows, key=lambda row: (row["gpu"], row["engine"], row["model"]))
+    predictions = {row["id"]: predict(row, known, cli_estimate) for row in ordered}
     with open(sys.argv[3], "w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
-        writer.writerows(answers[row["id"]] for row in asked)
+        writer.writerows(predictions[row["id"]] for row in rows)
 
 
 if __name__ == "__main__":
