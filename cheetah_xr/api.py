@@ -2,41 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 import numpy as np
 import xarray as xr
 
 from .analysis.derive import DERIVED, derive
 from .engine import dims as d
-from .engine.arguments import axes_of
+from .engine.arguments import (
+    Dtype,
+    GpuLike,
+    InstanceArguments,
+    IntsLike,
+    Layout,
+    ModelLike,
+    OptionsLike,
+    PhaseLike,
+    PrecisionLike,
+    Source,
+    spelled_out,
+)
 from .engine.axes import layout_labels
 from .engine.evaluator import evaluate_axes
+from .engine.gather import axes_of, options_of
 from .engine.kernel_breakdown import breakdown_of
 from .engine.operation_table import ANY_GPU, operations_of
+from .engine.validity import CODES
 from .engine.variables import VARIABLES
 from .specs import AnyModel, Model, Options, SpecError, load_model
 
 
+@spelled_out(InstanceArguments, after="phase")
 def evaluate(
-    model: Any,
-    gpu: Any,
-    precision: Any = "bf16",
+    model: ModelLike,
+    gpu: GpuLike,
+    precision: PrecisionLike = "bf16",
     *,
-    batch: Any,
-    seq_len: Any,
-    phase: Any = "decode",
-    tp: Any = 1,
-    dp: Any = 1,
-    ep: Any = 1,
-    efficiency: Any = "default",
-    options: Options | Mapping[str, Any] | None = None,
-    overrides: Mapping[str, Any] | None = None,
-    scales: Mapping[str, Any] | None = None,
-    outputs: Sequence[str] | None = None,
-    dtype: str = "float32",
+    batch: IntsLike,
+    seq_len: IntsLike,
+    phase: PhaseLike = "decode",
+    outputs: Sequence[str] | str | None = None,
+    dtype: Dtype = "float32",
     max_bytes: float = 4e9,
+    **arguments: Unpack[InstanceArguments],
 ) -> xr.Dataset:
     """Evaluate the cost model on a grid, in memory.
 
@@ -88,11 +97,11 @@ def evaluate(
     >>> [round(float(t) * 1e3, 3) for t in ds.step_time]
     [10.436, 12.367]
     """
-    axes = axes_of(model, gpu, precision, batch, seq_len, phase, tp, dp, ep, efficiency, options, overrides, scales)
+    axes = axes_of(model, gpu, precision, batch=batch, seq_len=seq_len, phase=phase, **arguments)
     if outputs is None:
         return evaluate_axes(axes, None, dtype, max_bytes)
     wanted = _names(outputs)
-    stored = stored_for(wanted, clipped=axes.options.on_infeasible == "clip")
+    stored = stored_for(wanted, clipped=axes.options.clips)
     derived = [name for name in wanted if name in DERIVED]
     ds = evaluate_axes(axes, stored, dtype, max_bytes)
     return derive(ds, derived)[wanted] if derived else ds
@@ -115,22 +124,17 @@ def stored_for(outputs: Sequence[str], *, clipped: bool = False) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+@spelled_out(InstanceArguments, after="phase")
 def breakdown(
-    model: Any,
-    gpu: Any,
-    precision: Any = "bf16",
+    model: ModelLike,
+    gpu: GpuLike,
+    precision: PrecisionLike = "bf16",
     *,
-    batch: Any,
-    seq_len: Any,
-    phase: Any = "decode",
-    tp: Any = 1,
-    dp: Any = 1,
-    ep: Any = 1,
-    efficiency: Any = "default",
-    options: Options | Mapping[str, Any] | None = None,
-    overrides: Mapping[str, Any] | None = None,
-    scales: Mapping[str, Any] | None = None,
+    batch: IntsLike,
+    seq_len: IntsLike,
+    phase: PhaseLike = "decode",
     max_bytes: float = 4e9,
+    **arguments: Unpack[InstanceArguments],
 ) -> xr.Dataset:
     """Break a pass down by kernel.
 
@@ -159,21 +163,20 @@ def breakdown(
     >>> round(float(ds.time.sel(kernel="dense_mlp")) * 1e3, 3)
     3.366
     """
-    axes = axes_of(model, gpu, precision, batch, seq_len, phase, tp, dp, ep, efficiency, options, overrides, scales)
+    axes = axes_of(model, gpu, precision, batch=batch, seq_len=seq_len, phase=phase, **arguments)
     return breakdown_of(axes, max_bytes)
 
 
+@spelled_out(Layout, after="batch")
 def operations(
-    model: Any,
-    phase: str = "prefill",
-    seq_len: int = 1,
+    model: ModelLike,
+    phase: PhaseLike = "prefill",
+    seq_len: IntsLike = 1,
     *,
-    precision: Any = "bf16",
-    batch: int = 1,
-    tp: int = 1,
-    dp: int = 1,
-    ep: int = 1,
-    options: Options | None = None,
+    precision: PrecisionLike = "bf16",
+    batch: IntsLike = 1,
+    options: OptionsLike = None,
+    **layout: Unpack[Layout],
 ) -> xr.Dataset:
     """The ledger of one layer of each group, operation by operation, and of what stands outside the layers.
 
@@ -209,12 +212,22 @@ def operations(
     >>> int(ledger.flops.sel(operation="q_proj"))
     83886080
     """
-    chosen = options or Options(small_ops="flops")
-    axes = axes_of(model, ANY_GPU, precision, batch, seq_len, phase, tp, dp, ep, "ideal", chosen)
+    chosen = options_of(options, Options(small_ops="flops"))
+    axes = axes_of(
+        model,
+        ANY_GPU,
+        precision,
+        batch=batch,
+        seq_len=seq_len,
+        phase=phase,
+        efficiency="ideal",
+        options=chosen,
+        **layout,
+    )
     return operations_of(axes)
 
 
-def layouts(n_gpus: int, model: Any, options: Options | None = None) -> xr.Dataset:
+def layouts(n_gpus: int, model: Source | AnyModel, options: OptionsLike = None) -> xr.Dataset:
     """Every valid layout of a number of GPUs.
 
     Parameters
@@ -243,7 +256,7 @@ def layouts(n_gpus: int, model: Any, options: Options | None = None) -> xr.Datas
     >>> found.tp.values.tolist(), found.dp.values.tolist()
     ([1, 2, 4], [4, 2, 1])
     """
-    return layouts_of(n_gpus, load_model(model), options or Options())
+    return layouts_of(n_gpus, load_model(model), options_of(options))
 
 
 MOST_GPUS = 1_000_000
@@ -261,9 +274,8 @@ def layouts_of(n_gpus: int, model: AnyModel, options: Options) -> xr.Dataset:
     pairs = [(tp, ep) for tp in divisors for ep in (divisors if moe else [1])]
     tp = xr.DataArray([p[0] for p in pairs], dims=d.LAYOUT)
     ep = xr.DataArray([p[1] for p in pairs], dims=d.LAYOUT)
-    free = options.model_copy(update={"on_infeasible": "ignore"})
-    one = axes_of(model, ANY_GPU, batch=1, seq_len=1, tp=tp, dp=n_gpus // tp, ep=ep, efficiency="ideal", options=free)
-    status = evaluate_axes(one, ["status"], "float32", 4e9)["status"]
-    valid = status.values == 0
-    found = {name: (d.LAYOUT, values.values[valid]) for name, values in (("tp", tp), ("dp", n_gpus // tp), ("ep", ep))}
-    return xr.Dataset(found, coords={d.LAYOUT: layout_labels(*(values for _, values in found.values()))})
+    degrees: dict[str, Any] = {"tp": tp, "dp": n_gpus // tp, "ep": ep}
+    axes = axes_of(model, ANY_GPU, efficiency="ideal", options=options.ignoring_memory(), **degrees)
+    valid = evaluate_axes(axes, ["status"], "float32", 4e9)["status"].values == CODES["ok"]
+    columns = {name: (d.LAYOUT, values.values[valid]) for name, values in degrees.items()}
+    return xr.Dataset(columns, coords={d.LAYOUT: layout_labels(*(values for _, values in columns.values()))})

@@ -20,8 +20,8 @@ from rich.table import Table
 from timing import SAMPLE, TP
 
 import cheetah_xr as cx
-from cheetah_xr.engine.arguments import axes_of
 from cheetah_xr.engine.evaluator import prepare
+from cheetah_xr.engine.gather import axes_of
 
 TOOLS = ("aiconfigurator", "llm-analysis", "genz-llm")
 OUTPUTS = ["step_time", "bottleneck", "status"]

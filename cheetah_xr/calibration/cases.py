@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..engine.axes import Axes
+from ..engine.arguments import Axes
 from ..engine.case import Case
 from ..engine.evaluator import case_of
 from ..engine.grid import build

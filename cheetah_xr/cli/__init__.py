@@ -182,13 +182,13 @@ def estimate(
 
     Example: `cheetah-xr estimate --model gemma-3-27b --gpu h100-sxm --seq-len 32768 --explain-memory`
     """
-    from ..engine.axes import Axes
+    from ..engine.arguments import Axes
     from ..specs import load_model
     from .estimate import estimate as estimate_point
     from .estimate import render, render_memory
 
     loaded = load_model(model)
-    scheme = precision or getattr(loaded, "default_precision", "bf16")
+    scheme = precision or loaded.default_precision
     axes = Axes(loaded, gpu, scheme, efficiency, phase.value, batch, seq_len, tp, dp, ep, _options(option or []))
     if explain_memory:
         out.print(render_memory(axes), highlight=False)
@@ -235,7 +235,7 @@ def serve(
     from .serve import render
 
     loaded = load_model(model)
-    scheme = precision or getattr(loaded, "default_precision", "bf16")
+    scheme = precision or loaded.default_precision
     load: dict[str, Any] = {
         "concurrency": concurrency,
         "isl": isl,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import xarray as xr
 from rich.console import Group
 from rich.table import Table
 
 from ..analysis.derive import DERIVED, derive
-from ..api import breakdown, layouts
-from ..engine.axes import Axes
+from ..api import layouts
+from ..engine.arguments import Axes
 from ..engine.case import Case
 from ..engine.evaluator import evaluate_axes
+from ..engine.kernel_breakdown import breakdown_of
 from ..engine.memory_breakdown import Item, memory_of, size
 from ..engine.validity import BOTTLENECKS, CODES, REASONS, RUNS
 from ..engine.variables import TIME_PARTS
@@ -46,19 +49,7 @@ def estimate(axes: Axes) -> tuple[xr.Dataset, xr.Dataset]:
             raise SpecError(f"the drafter {drafter.name} cannot run here: {REASONS[name]} ({name})")
         raise SpecError(f"{REASONS[name]} ({name}){_advice(axes, ds, name)}")
     metrics = (*SHOWN, *(("tpot", "tps_per_user") if str(ds["phase"].values) == "decode" else ("ttft",)))
-    parts = breakdown(
-        axes.model,
-        axes.gpu,
-        axes.precision,
-        batch=axes.batch,
-        seq_len=axes.seq_len,
-        phase=axes.phase,
-        tp=axes.tp,
-        dp=axes.dp,
-        ep=axes.ep,
-        efficiency=axes.efficiency,
-        options=axes.options,
-    )
+    parts = breakdown_of(axes, 4e9)
     return derive(ds, metrics), parts
 
 
@@ -67,9 +58,9 @@ def _refused_drafter(axes: Axes) -> AnyModel | None:
     drafter = axes.options.drafter
     if isinstance(drafter, str):
         return None
-    free = {"drafter": "free", "on_infeasible": "ignore"}
-    alone = Axes(**{**axes.__dict__, "options": axes.options.model_copy(update=free)})
-    both = Axes(**{**axes.__dict__, "options": axes.options.model_copy(update={"on_infeasible": "ignore"})})
+    free = axes.options.ignoring_memory()
+    both = replace(axes, options=free)
+    alone = replace(axes, options=free.model_copy(update={"drafter": "free"}))
     runs = [int(evaluate_axes(a, ["status"], "float64", 1e9)["status"]) in RUNS for a in (alone, both)]
     return drafter if runs == [True, False] else None
 
@@ -114,7 +105,7 @@ def _valid_tp(axes: Axes) -> list[int]:
 def _smallest_tp(axes: Axes) -> str:
     """The smallest tensor-parallel degree at which the same batch fits."""
     for tp in _valid_tp(axes):
-        bigger = Axes(**{**axes.__dict__, "tp": tp, "ep": 1})
+        bigger = replace(axes, tp=tp, ep=1)
         if tp > axes.tp and int(evaluate_axes(bigger, ["status"], "float64", 1e9)["status"]) == CODES["ok"]:
             return f"; the smallest tp that fits is {tp}"
     return "; no tp fits it"

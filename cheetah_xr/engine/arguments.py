@@ -1,38 +1,145 @@
-"""Arguments of the public functions, gathered into one record."""
+"""What the public functions take: the types of their arguments, and the record that holds them as they were given."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypedDict, TypeVar
 
-from ..specs import Options, SpecError, to_record
-from .axes import Axes
-from .posterior_axis import with_draws
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from ..specs import AnyModel, Efficiency, Gpu, Options, Precision
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+Source = str | Path | Mapping[str, Any]
+"""A catalogue name, a path, or a mapping with the keys of a file."""
+
+ModelLike = Source | AnyModel | Sequence[Source | AnyModel] | xr.DataArray
+"""A model, or several: a list makes the dim ``model``, a DataArray of names keeps its own dim."""
+
+GpuLike = Source | Gpu | Sequence[Source | Gpu] | xr.DataArray
+"""An accelerator, or several."""
+
+PrecisionLike = Source | Precision | Sequence[Source | Precision] | xr.DataArray
+"""A precision, or several."""
+
+EfficiencyLike = Source | Efficiency | Sequence[Source | Efficiency] | xr.DataArray | xr.Dataset
+"""An efficiency profile, or several; a Dataset is a posterior of :func:`cheetah_xr.load_posterior`."""
+
+IntsLike = int | np.integer[Any] | Sequence[int] | NDArray[np.integer[Any]] | xr.DataArray
+"""A whole number, or several: a list or an array makes a dim, a DataArray keeps its own dims."""
+
+NumbersLike = float | np.number[Any] | Sequence[float] | NDArray[np.number[Any]] | xr.DataArray
+"""A number, or several."""
+
+PhaseLike = str | Sequence[str] | xr.DataArray
+""""prefill", "decode", or both."""
+
+OptionsLike = Options | Mapping[str, Any] | None
+"""Accounting options as a record or a mapping; None is all defaults."""
+
+FieldsLike = Mapping[str, NumbersLike] | None
+"""Numbers by "record.field" in SI units, such as ``{"gpu.hbm_bandwidth": [1e12, 2e12]}``."""
+
+Dtype = Literal["float32", "float64"]
+"""Dtype of times."""
 
 
-def axes_of(
-    model: Any,
-    gpu: Any,
-    precision: Any = "bf16",
-    batch: Any = 1,
-    seq_len: Any = 1,
-    phase: Any = "decode",
-    tp: Any = 1,
-    dp: Any = 1,
-    ep: Any = 1,
-    efficiency: Any = "default",
-    options: Options | Mapping[str, Any] | None = None,
-    overrides: Mapping[str, Any] | None = None,
-    scales: Mapping[str, Any] | None = None,
-) -> Axes:
-    """Gather the arguments of :func:`evaluate` into one record, refusing what is not of their kind."""
-    chosen = to_record(Options, options, "options") if isinstance(options, Mapping) else options or Options()
-    if not isinstance(chosen, Options):
-        raise SpecError(f"options: expected Options or a mapping, got {options!r}")
-    for name, given in (("overrides", overrides), ("scales", scales)):
-        if given is not None and not isinstance(given, Mapping):
-            raise SpecError(f"{name}: expected a mapping from record.field to numbers, got {given!r}")
-    return with_draws(Axes(
-        model, gpu, precision, efficiency, phase, batch, seq_len, tp, dp, ep, chosen, overrides or {},
-        scales or {},
-    ))  # fmt: skip
+class Layout(TypedDict, total=False):
+    """Degrees of parallelism of one instance."""
+
+    tp: IntsLike
+    dp: IntsLike
+    ep: IntsLike
+
+
+class RecordArguments(TypedDict, total=False):
+    """How work becomes time, and numbers in place of those of the records."""
+
+    efficiency: EfficiencyLike
+    options: OptionsLike
+    overrides: FieldsLike
+    scales: FieldsLike
+
+
+class InstanceArguments(Layout, RecordArguments, total=False):
+    """What describes one instance beside its model, accelerator and precision."""
+
+
+DEFAULTS: dict[str, Any] = {
+    "tp": 1,
+    "dp": 1,
+    "ep": 1,
+    "efficiency": "default",
+    "options": None,
+    "overrides": None,
+    "scales": None,
+}
+"""Default of every key of :class:`InstanceArguments`."""
+
+
+@dataclass(frozen=True)
+class Axes:
+    """What a sweep asks, as given: records by axis, and numbers by name.
+
+    `draws` are numbers by "record.field" that stand for the record's own, `beside` coordinates the result carries, and
+    `errors` residual scales: all three come from a posterior (:func:`cheetah_xr.engine.posterior_axis.with_draws`).
+    """
+
+    model: Any
+    gpu: Any
+    precision: Any = "bf16"
+    efficiency: Any = "default"
+    phase: Any = "decode"
+    batch: Any = 1
+    seq_len: Any = 1
+    tp: Any = 1
+    dp: Any = 1
+    ep: Any = 1
+    options: Options = field(default_factory=Options)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    scales: Mapping[str, Any] = field(default_factory=dict)
+    draws: Mapping[str, xr.DataArray] = field(default_factory=dict)
+    beside: Mapping[str, xr.DataArray] = field(default_factory=dict)
+    errors: Mapping[str, xr.DataArray] = field(default_factory=dict)
+
+
+def spelled_out(arguments: Any, *, after: str) -> Callable[[F], F]:
+    """Show a function that takes ``**arguments: Unpack[...]`` with every keyword and its default.
+
+    Parameters
+    ----------
+    arguments
+        TypedDict of the keywords; their defaults are :data:`DEFAULTS`.
+    after
+        Parameter of the function that the keywords are shown behind.
+
+    Returns
+    -------
+    Callable
+        Decorator that sets the signature ``help()`` shows; calls are not changed.
+    """
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+        keywords = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=DEFAULTS[name], annotation=hint)
+            for name, hint in hints(arguments).items()
+        ]
+        own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        place = 1 + [p.name for p in own].index(after)
+        shown = signature.replace(parameters=[*own[:place], *keywords, *own[place:]])
+        vars(function)["__signature__"] = shown
+        return function
+
+    return decorate
+
+
+def hints(arguments: Any) -> dict[str, str]:
+    """Return the types of the keys of a TypedDict as they are written."""
+    return {name: getattr(hint, "__forward_arg__", str(hint)) for name, hint in arguments.__annotations__.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,6 +29,7 @@ from ..specs import (
     SpecError,
 )
 from . import dims as d
+from .arguments import Axes
 
 Array = NDArray[Any]
 
@@ -48,32 +49,6 @@ class Labelled:
 
     dims: tuple[str, ...]
     values: Any
-
-
-@dataclass(frozen=True)
-class Axes:
-    """What a sweep asks, as given: records by axis, and numbers by name.
-
-    `draws` are numbers by "record.field" that stand for the record's own, `beside` coordinates the result carries, and
-    `errors` scales of errors: all three come from a posterior (:func:`cheetah_xr.engine.posterior_axis.with_draws`).
-    """
-
-    model: Any
-    gpu: Any
-    precision: Any = "bf16"
-    efficiency: Any = "default"
-    phase: Any = "decode"
-    batch: Any = 1
-    seq_len: Any = 1
-    tp: Any = 1
-    dp: Any = 1
-    ep: Any = 1
-    options: Options = field(default_factory=Options)
-    overrides: Mapping[str, Any] = field(default_factory=dict)
-    scales: Mapping[str, Any] = field(default_factory=dict)
-    draws: Mapping[str, xr.DataArray] = field(default_factory=dict)
-    beside: Mapping[str, xr.DataArray] = field(default_factory=dict)
-    errors: Mapping[str, xr.DataArray] = field(default_factory=dict)
 
 
 def layout_labels(tp: Any, dp: Any, ep: Any) -> Array:

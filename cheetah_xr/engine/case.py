@@ -80,7 +80,7 @@ def make_case(grid: Grid, inputs: Inputs, model: AnyModel, phase: str) -> Case:
         *hardware_conditions(work, options.include, _no_peak(inputs, work), _no_link(inputs), _unknown(inputs, "nic")),
         *_memory_conditions(options, requested, capacity),
     ]
-    if options.on_infeasible == "clip":
+    if options.clips:
         fits = np.minimum(batch, p.dp * capacity.sequences)
         batch = np.where(capacity.sequences < 1, batch, fits)  # what cannot run at all keeps the batch it was asked for
         p = replace(p, instance_tokens=apply(np.multiply, batch / options.micro_batches, p.new))
@@ -181,14 +181,14 @@ def _no_peak(inputs: Inputs, work: ForwardPassWork) -> Num:
 
 def _memory_conditions(options: Options, requested: Num, capacity: Capacity) -> list[Condition]:
     roots = "model gpu precision phase tp dp ep seq_len batch"
-    if options.on_infeasible == "mask":
-        return [condition("infeasible_memory", roots, requested > capacity.sequences)]
-    if options.on_infeasible == "clip":
+    if not options.counts_memory:
+        return []
+    if options.clips:
         return [
             condition("infeasible_memory", roots, capacity.sequences < 1),
             condition("clipped", roots, requested > capacity.sequences),
         ]
-    return []
+    return [condition("infeasible_memory", roots, requested > capacity.sequences)]
 
 
 @dataclass(frozen=True)

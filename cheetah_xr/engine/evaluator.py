@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from .._version import MODEL_VERSION, __version__
 from ..specs import Options, SpecError
 from . import dims as d
-from .axes import Axes
+from .arguments import Axes
 from .case import Case, make_case, time_values, work_values
 from .grid import Grid, build
 from .lazy import Later, Program, Value, aligned, apply, equal, larger, nan_where, quick_loops, times
@@ -211,7 +211,7 @@ def case_of(grid: Grid, model: int, phase: int, tile: Selection) -> Case:
 def variable_inputs(name: str, options: Options) -> tuple[str, ...]:
     """Inputs a variable depends on; a clipped batch depends on the accelerator's memory."""
     inputs = VARIABLES[name].inputs
-    clipped = options.on_infeasible == "clip" and VARIABLES[name].kind == "work" and d.BATCH in inputs
+    clipped = options.clips and VARIABLES[name].kind == "work" and d.BATCH in inputs
     return WIRE if clipped else inputs
 
 
@@ -284,7 +284,7 @@ def check_size(nbytes: float, max_bytes: Any, what: str) -> None:
 
 def evaluate_axes(axes: Axes, names: Sequence[str] | None, dtype: str, max_bytes: float) -> xr.Dataset:
     """Evaluate a grid in memory; see :func:`cheetah_xr.evaluate`."""
-    clip = axes.options.on_infeasible == "clip"
+    clip = axes.options.clips
     engine = prepare(axes, [*names, "status"] if clip and names is not None else names, dtype)
     check_size(engine.nbytes(), max_bytes, f"the result of {engine.grid.n_points:,} points")
     ds = as_dataset(engine, engine.compute())

@@ -26,7 +26,8 @@ from ..specs import (
     load_precision,
 )
 from . import dims as d
-from .axes import TYPES, Axes, Labelled, check_phase, label, labelled_integers, labelled_numbers, labelled_records
+from .arguments import Axes
+from .axes import TYPES, Labelled, check_phase, label, labelled_integers, labelled_numbers, labelled_records
 from .efficiency_by_layout import experts
 from .efficiency_by_precision import efficiencies, peaks
 from .posterior_axis import RESIDUAL_SCALE, residual_scale

@@ -13,7 +13,7 @@ from ..costmodel.formulas import Num
 from ..costmodel.roofline import by_kernel, is_zero
 from ..costmodel.totals import priced
 from ..specs import KERNELS, Model
-from .axes import Axes
+from .arguments import Axes
 from .case import Case, forward_pass_seconds
 from .dims import CAUSE, KERNEL
 from .evaluator import Engine, as_dataset, case_of, check_size, prepare

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Unpack
 
-import numpy as np
 import pandas as pd
 
 from ..costmodel.kv_cache import CacheFootprint, cache_footprints
 from ..costmodel.operations import ForwardPass
-from ..specs import AnyModel, Model, Options, ParameterCountModel, Precision, SpecError
-from .arguments import axes_of
-from .axes import Axes
+from ..specs import AnyModel, Model, ParameterCountModel, Precision
+from .arguments import (
+    Axes,
+    GpuLike,
+    InstanceArguments,
+    IntsLike,
+    ModelLike,
+    PhaseLike,
+    PrecisionLike,
+    spelled_out,
+)
 from .case import Case
-from .evaluator import case_of
-from .grid import build
+from .gather import axes_of
+from .one_point import one_point
 
 WEIGHTS = {
     "attn_proj": "attention",
@@ -56,24 +63,22 @@ class Item:
     rule: str
 
 
+@spelled_out(InstanceArguments, after="phase")
 def explain_memory(
-    model: Any,
-    gpu: Any,
-    precision: Any = "bf16",
+    model: ModelLike,
+    gpu: GpuLike,
+    precision: PrecisionLike = "bf16",
     *,
-    seq_len: int,
-    batch: int = 1,
-    phase: str = "decode",
-    tp: int = 1,
-    dp: int = 1,
-    ep: int = 1,
-    options: Options | Mapping[str, Any] | None = None,
+    seq_len: IntsLike,
+    batch: IntsLike = 1,
+    phase: PhaseLike = "decode",
+    **arguments: Unpack[InstanceArguments],
 ) -> pd.DataFrame:
     """Say what the memory of one GPU holds at one point.
 
     Parameters
     ----------
-    model, gpu, precision, seq_len, batch, phase, tp, dp, ep, options
+    model, gpu, precision, seq_len, batch, phase, tp, dp, ep, efficiency, options, overrides, scales
         As for :func:`evaluate`, one value each.
 
     Returns
@@ -94,17 +99,13 @@ def explain_memory(
     >>> kept.loc["recurrent state", "layers"].item()
     36
     """
-    axes = axes_of(model, gpu, precision, batch, seq_len, phase, tp, dp, ep, "ideal", options)
+    axes = axes_of(model, gpu, precision, batch=batch, seq_len=seq_len, phase=phase, **arguments)
     return pd.DataFrame([vars(item) for item in memory_of(axes)[1]])
 
 
 def memory_of(axes: Axes) -> tuple[Case, list[Item]]:
     """Everything in the memory of one GPU; see :func:`explain_memory`."""
-    grid = build(replace(axes, options=axes.options.model_copy(update={"on_infeasible": "ignore"})))
-    if grid.dims:
-        raise SpecError(f"explain_memory: one point at a time; {', '.join(grid.dims)} has more than one value")
-    with np.errstate(all="ignore"):
-        case = case_of(grid, 0, 0, {})
+    grid, case = one_point(axes, "explain_memory")
     return case, [*_budget(case, float(grid.inputs["gpu.memory_bytes"])), *_weights(case), *_caches(case)]
 
 

@@ -21,7 +21,8 @@ from ..costmodel.operations import (
 )
 from ..costmodel.roofline import is_zero
 from ..costmodel.speculative import forward_pass_work
-from .axes import Axes, Labelled
+from .arguments import Axes
+from .axes import Labelled
 from .case import Case
 from .dims import BATCH, SEQ_LEN
 from .evaluator import Selection, as_dataset, case_of, check_size, prepare

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +9,10 @@ import xarray as xr
 
 from ..costmodel.operations import OUTSIDE, LayerWork
 from ..specs import COMPUTE_TYPES, SpecError
-from .axes import Axes
+from .arguments import Axes
 from .case import Case
 from .dims import OPERATION
-from .evaluator import case_of
-from .grid import build
+from .one_point import one_point
 from .validity import CODES, NONE, lowest
 
 ANY_GPU = {
@@ -31,11 +29,7 @@ ANY_GPU = {
 
 def operations_of(axes: Axes) -> xr.Dataset:
     """Ledger of one pass; see :func:`cheetah_xr.operations`."""
-    grid = build(replace(axes, options=axes.options.model_copy(update={"on_infeasible": "ignore"})))
-    if grid.dims:
-        raise SpecError(f"operations: one pass at a time; {', '.join(grid.dims)} has more than one value")
-    with np.errstate(all="ignore"):
-        case = case_of(grid, 0, 0, {})
+    _, case = one_point(axes, "operations")
     code = int(lowest(list(case.conditions)))
     if code != NONE:
         reason = next(name for name, value in CODES.items() if value == code)

@@ -12,7 +12,8 @@ import xarray as xr
 
 from ..specs import Efficiency, SpecError, to_record
 from . import dims as d
-from .axes import Axes, Labelled, check_number
+from .arguments import Axes
+from .axes import Labelled, check_number
 
 RESIDUAL_SCALE = "residual_scale"
 """Scale of ln(measured/predicted), a coordinate of what is predicted with a posterior."""

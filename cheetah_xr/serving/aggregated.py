@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 import xarray as xr
 
 from ..costmodel.formulas import serving as terms
-from ..specs import Options
+from ..engine.arguments import GpuLike, InstanceArguments, IntsLike, ModelLike, PrecisionLike, spelled_out
 from .load import load_of, numbers, one_of, serving_axes
 from .pool import Pool, Seconds, context_of, first_reason, prompt_of, smaller
 from .result import limit_of, result
@@ -18,25 +17,20 @@ Served = tuple[dict[str, xr.DataArray], dict[str, xr.DataArray], xr.DataArray]
 """Values, codes, and the share of the time per token that prompts of others take."""
 
 
+@spelled_out(InstanceArguments, after="osl")
 def serve(
-    model: Any,
-    gpu: Any,
-    precision: Any = "bf16",
+    model: ModelLike,
+    gpu: GpuLike,
+    precision: PrecisionLike = "bf16",
     *,
-    concurrency: Any,
-    isl: Any,
-    osl: Any,
-    tp: Any = 1,
-    dp: Any = 1,
-    ep: Any = 1,
+    concurrency: IntsLike,
+    isl: IntsLike,
+    osl: IntsLike,
     prefill: str = "mixed",
     lengths: str = "random",
-    chunked_prefill_size: Any = 8192,
-    efficiency: Any = "default",
-    options: Options | Mapping[str, Any] | None = None,
-    overrides: Mapping[str, Any] | None = None,
-    scales: Mapping[str, Any] | None = None,
+    chunked_prefill_size: IntsLike = 8192,
     max_bytes: float = 4e9,
+    **arguments: Unpack[InstanceArguments],
 ) -> xr.Dataset:
     """Serve a fixed number of requests on one instance that prefills and decodes.
 
@@ -86,10 +80,7 @@ def serve(
     one_of("prefill", prefill, ("mixed", "separate"))
     one_of("lengths", lengths, ("random", "fixed"))
     given = numbers({"concurrency": concurrency, "isl": isl, "osl": osl, "chunked_prefill_size": chunked_prefill_size})
-    axes, grid = serving_axes(
-        options, model=model, gpu=gpu, precision=precision, tp=tp, dp=dp, ep=ep, efficiency=efficiency,
-        overrides=overrides, scales=scales,
-    )  # fmt: skip
+    axes, grid = serving_axes(model, gpu, precision, **arguments)
     load = load_of(given, grid)
     pool = Pool(axes, grid, load, max_bytes)
     return result(pool, given, *(_mixed(pool) if prefill == "mixed" else _separate(pool, waves=lengths == "fixed")))

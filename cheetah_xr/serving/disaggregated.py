@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
 from ..costmodel.formulas import serving as terms
+from ..engine.arguments import GpuLike, IntsLike, ModelLike, PrecisionLike, RecordArguments, spelled_out
 from ..engine.dims import BATCH, PARALLEL
 from ..engine.validity import CODES
-from ..specs import Options, SpecError
+from ..specs import SpecError
 from .load import Load, load_of, numbers, serving_axes
 from .pool import Pool, Seconds, code_where, context_of, first_reason, smaller
 from .result import limit_of, result
@@ -23,29 +23,27 @@ SHOULDER = 16
 """Every batch up to this one is priced; above, four to a doubling, and times between them are interpolated."""
 
 
+@spelled_out(RecordArguments, after="transfer_bandwidth")
 def serve_disaggregated(
-    model: Any,
-    gpu: Any,
-    precision: Any = "bf16",
+    model: ModelLike,
+    gpu: GpuLike,
+    precision: PrecisionLike = "bf16",
     *,
-    concurrency: Any,
-    isl: Any,
-    osl: Any,
-    prefill_workers: Any = 1,
-    prefill_tp: Any = 1,
-    prefill_dp: Any = 1,
-    prefill_ep: Any = 1,
-    decode_workers: Any = 1,
-    decode_tp: Any = 1,
-    decode_dp: Any = 1,
-    decode_ep: Any = 1,
-    chunked_prefill_size: Any = 8192,
+    concurrency: IntsLike,
+    isl: IntsLike,
+    osl: IntsLike,
+    prefill_workers: IntsLike = 1,
+    prefill_tp: IntsLike = 1,
+    prefill_dp: IntsLike = 1,
+    prefill_ep: IntsLike = 1,
+    decode_workers: IntsLike = 1,
+    decode_tp: IntsLike = 1,
+    decode_dp: IntsLike = 1,
+    decode_ep: IntsLike = 1,
+    chunked_prefill_size: IntsLike = 8192,
     transfer_bandwidth: float | None = None,
-    efficiency: Any = "default",
-    options: Options | Mapping[str, Any] | None = None,
-    overrides: Mapping[str, Any] | None = None,
-    scales: Mapping[str, Any] | None = None,
     max_bytes: float = 4e9,
+    **arguments: Unpack[RecordArguments],
 ) -> xr.Dataset:
     """Serve a fixed number of requests with a pool of instances that prefill and a pool of instances that decode.
 
@@ -97,10 +95,8 @@ def serve_disaggregated(
     given = numbers({**load, **layout}, forbidden=PARALLEL)
 
     def pool(name: str) -> Pool:
-        axes, grid = serving_axes(
-            options, model=model, gpu=gpu, precision=precision, efficiency=efficiency, overrides=overrides,
-            scales=scales, **{degree: given[f"{name}_{degree}"] for degree in PARALLEL},
-        )  # fmt: skip
+        degrees: dict[str, Any] = {degree: given[f"{name}_{degree}"] for degree in PARALLEL}
+        axes, grid = serving_axes(model, gpu, precision, **degrees, **arguments)
         return Pool(axes, grid, load_of(given, grid), max_bytes)
 
     pools = Pools(pool("prefill"), pool("decode"), _bandwidth(transfer_bandwidth))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import xarray as xr
 
 from ..engine import dims as d
-from ..engine.arguments import axes_of
-from ..engine.axes import TYPES, Axes, labelled_integers
+from ..engine.arguments import Axes, GpuLike, InstanceArguments, ModelLike, PrecisionLike
+from ..engine.axes import TYPES, labelled_integers
+from ..engine.gather import axes_of
 from ..engine.grid import BESIDE, FIELD_UNITS, Grid, build
 from ..specs import Options, SpecError
 
@@ -112,12 +113,14 @@ def load_of(given: Mapping[str, xr.DataArray], grid: Grid) -> Load:
     return Load(bare, cached.astype(np.int64))
 
 
-def serving_axes(options: Any, **arguments: Any) -> tuple[Axes, Grid]:
+def serving_axes(
+    model: ModelLike, gpu: GpuLike, precision: PrecisionLike, **arguments: Unpack[InstanceArguments]
+) -> tuple[Axes, Grid]:
     """Arguments of an evaluation, with the options of a serving engine, and the grid they span but for the load.
 
     Nothing hides the exchange of experts (`overlap_ep` 0) unless the caller says otherwise: there is one micro-batch.
     """
-    axes = axes_of(options=options, batch=1, seq_len=1, **arguments)
+    axes = axes_of(model, gpu, precision, **arguments)
     if "overlap_ep" not in axes.options.model_fields_set:
         axes = replace(axes, options=axes.options.model_copy(update={"overlap_ep": 0.0}))
     grid = build(axes)

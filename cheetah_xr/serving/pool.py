@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from ..analysis.derive import accepted_tokens
-from ..engine.axes import Axes
+from ..engine.arguments import Axes
 from ..engine.evaluator import evaluate_axes
 from ..engine.grid import Grid
 from ..engine.mixed_batch import evaluate_mixed
@@ -88,7 +88,7 @@ class Pool:
     @property
     def counts_memory(self) -> bool:
         """Whether memory limits what runs."""
-        return self.axes.options.on_infeasible != "ignore"
+        return self.axes.options.counts_memory
 
     def most(self, length: xr.DataArray) -> xr.DataArray:
         """Requests of a length the cache holds; any number where memory is not asked about."""

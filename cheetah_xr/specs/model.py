@@ -233,8 +233,13 @@ class ParameterCountModel(Record):
         return self
 
     @property
+    def default_precision(self) -> str:
+        """Precision by catalogue name where none is given: there is no published checkpoint."""
+        return "bf16"
+
+    @property
     def is_moe(self) -> bool:
-        """A parameter-count model is dense."""
+        """Whether tokens are routed to experts: never, all parameters are read."""
         return False
 
     @property

@@ -130,7 +130,21 @@ class Options(Frozen):
     acceptance: Annotated[float, Field(ge=0, le=1)] = 0.0
     drafter: Drafter = "free"
 
+    @property
+    def counts_memory(self) -> bool:
+        """Whether points that do not fit in memory are told from those that do."""
+        return self.on_infeasible != "ignore"
+
+    @property
+    def clips(self) -> bool:
+        """Whether a batch that does not fit runs at the largest that does."""
+        return self.on_infeasible == "clip"
+
+    def ignoring_memory(self) -> Options:
+        """Return the options with which every point runs, whether or not it fits in memory."""
+        return self.model_copy(update={"on_infeasible": "ignore"})
+
     def canonical(self) -> dict[str, Any]:
-        """The options as plain JSON data, a draft model as its own."""
+        """Return the options as plain JSON data, a draft model as its own."""
         own = super().canonical()
         return own if isinstance(self.drafter, str) else {**own, "drafter": self.drafter.canonical()}

@@ -37,9 +37,9 @@ def shifts(rows: pd.DataFrame, efficiencies: Mapping[str, Efficiency]) -> pd.Dat
         kv_bytes = xr.DataArray(group["kv_bytes"].to_numpy(float), dims="row")
         for found, efficiency in ((ideal, "ideal"), (fitted, efficiencies[str(name)])):
             ds = evaluate(
-                model,
-                gpu,
-                precision,
+                str(model),
+                str(gpu),
+                str(precision),
                 efficiency=efficiency,
                 options=SERVED,
                 overrides={"precision.kv_bytes": kv_bytes},
