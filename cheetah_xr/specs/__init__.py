@@ -1,6 +1,7 @@
 """Specs: frozen records of models, accelerators, precisions, efficiencies and options, and where to find them."""
 
 from ..errors import SpecError
+from .attention_kinds import RECURRENT
 from .catalogue import (
     catalogue_root,
     check_length,
@@ -15,7 +16,7 @@ from .catalogue import (
 )
 from .efficiency import COLLECTIVES, KERNELS, LAUNCHED, Efficiency
 from .gpu import COMPUTE_TYPES, Gpu
-from .layers import OWN_WIDTHS, RECURRENT, LayerGroup
+from .layers import OWN_WIDTHS, LayerGroup
 from .loading import load_efficiency, load_gpu, load_model, load_precision
 from .model import GROUP_NUMBERS, AnyModel, Model, ParameterCountModel
 from .options import Options

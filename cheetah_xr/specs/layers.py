@@ -6,44 +6,25 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from .attention_kinds import ATTENTION_KINDS, KIND_FIELDS, Attention
+
 Width = Annotated[int, Field(ge=1)]
 Optional0 = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
-Attention = Literal["gqa", "mla", "compressed", "deltanet", "kda", "mamba2", "lightning", "none"]
 Mlp = Literal["dense", "moe", "moe+dense", "none"]
-
-RECURRENT = ("deltanet", "kda", "mamba2", "lightning")
-"""Mixers that keep a state of fixed size instead of a cache."""
 
 ROUTED = ("moe", "moe+dense")
 """MLPs with routed experts."""
 
 NEEDED = {
-    "gqa": ("n_heads", "n_kv_heads", "head_dim"),
-    "mla": ("n_heads", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"),
-    "compressed": ("n_heads", "head_dim", "q_lora_rank", "qk_rope_head_dim", "o_groups", "o_lora_rank"),
-    **dict.fromkeys(
-        RECURRENT, ("linear_key_heads", "linear_value_heads", "linear_key_dim", "linear_value_dim", "linear_chunk")
-    ),
     "dense": ("intermediate",),
     "moe": ("n_experts", "top_k", "expert_intermediate"),
     "moe+dense": ("n_experts", "top_k", "expert_intermediate", "intermediate"),
     "indexer": ("index_heads", "index_dim", "index_top_k"),
     "none": (),
 }
-"""Fields each kind of attention and MLP, and the indexer, cannot do without."""
-
-ALLOWED_WITH = {
-    "window": ("gqa", "compressed"),
-    "chunk": ("gqa",),
-    "compress": ("compressed",),
-    "indexer": ("gqa", "mla", "compressed"),
-    "sinks": ("gqa",),
-    "k_eq_v": ("gqa",),
-    "kv_shared": ("gqa",),
-}
-"""Field of a group -> kinds of attention it may be given with."""
+"""Fields each kind of MLP, and the indexer, cannot do without; those of attention are in its record."""
 
 OWN_WIDTHS = ("n_kv_heads", "head_dim", "v_head_dim", "intermediate", "rotary", "norms_per_layer")
 """Numbers a group may have of its own, instead of the model's."""
@@ -107,21 +88,12 @@ class LayerGroup(BaseModel):
     def _fits_together(self) -> LayerGroup:
         if self.window is not None and self.chunk is not None:
             raise ValueError("a layer group has window or chunk, not both")
-        for field, kinds in ALLOWED_WITH.items():
+        for field in KIND_FIELDS:
+            kinds = [name for name, kind in ATTENTION_KINDS.items() if field in kind.allowed]
             if getattr(self, field) not in (None, False, "none") and self.attention not in kinds:
                 raise ValueError(f"{field} belongs to attention: {' or '.join(kinds)}, not {self.attention}")
-        if self.attention == "compressed" and self.window is None:
-            raise ValueError("attention: compressed needs a window")
-        if self.attention == "compressed" and self.indexer == "own" and self.compress is None:
-            raise ValueError("an indexer of compressed attention chooses among compressed entries: compress is missing")
-        if self.attention == "compressed" and self.indexer == "shared":
-            raise ValueError(
-                "indexer: shared belongs to attention: gqa or mla; compressed layers choose for themselves"
-            )
-        if self.kv_shared and self.indexer == "own":
-            raise ValueError("kv_shared layers keep nothing: an indexer of their own has no keys to score")
-        if self.attention == "gqa" and self.indexer != "none" and (self.window or self.chunk):
-            raise ValueError("indexer and window or chunk do not go together")
+        if problem := ATTENTION_KINDS[self.attention].rejected(self):
+            raise ValueError(problem)
         if self.hash_routing and self.mlp not in ROUTED:
             raise ValueError("hash_routing belongs to mlp: moe")
         if self.attention == "none" and self.mlp == "none":

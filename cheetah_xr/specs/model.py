@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from . import parameters
-from .layers import NEEDED, OWN_WIDTHS, RECURRENT, LayerGroup, Optional0, Share, Width
+from .attention_kinds import ATTENTION_KINDS, RECURRENT
+from .layers import NEEDED, OWN_WIDTHS, LayerGroup, Optional0, Share, Width
 from .record import Record
 
 GROUP_NUMBERS = {"n_layers": "count", "window": "window", "chunk": "chunk", "compress": "compress"}
@@ -129,14 +130,17 @@ class Model(Record):
     @model_validator(mode="after")
     def _complete(self) -> Model:
         for group in (*self.groups, *self.mtp):
-            merged = self.of(group)
-            for kind in (group.attention, group.mlp, *(("indexer",) if group.indexer != "none" else ())):
-                missing = [f for f in NEEDED[kind] if not getattr(merged, f)]
+            merged, kind = self.of(group), ATTENTION_KINDS[group.attention]
+            indexer = NEEDED["indexer"] if group.indexer != "none" else ()
+            for name, needed in ((group.attention, kind.needed), (group.mlp, NEEDED[group.mlp]), ("indexer", indexer)):
+                missing = [f for f in needed if not getattr(merged, f)]
                 if missing:
-                    raise ValueError(f"{kind} layers need {', '.join(missing)}")
-            self._check_heads(merged, group)
-            if group.attention == "mla" and group.indexer == "own" and not self.q_lora_rank:
-                raise ValueError("an indexer reads the query latent: q_lora_rank is missing")
+                    raise ValueError(f"{name} layers need {', '.join(missing)}")
+            field = kind.heads_multiple_of
+            if field is not None and merged.n_heads % getattr(merged, field):
+                raise ValueError(f"n_heads {merged.n_heads} is not a multiple of {field} {getattr(merged, field)}")
+            if problem := kind.rejected_model(merged, group):
+                raise ValueError(problem)
         if self.top_k is not None and self.n_experts is not None and self.top_k > self.n_experts:
             raise ValueError(f"top_k {self.top_k} is above n_experts {self.n_experts}")
         if self.linear_key_heads and self.linear_value_heads and self.linear_value_heads % self.linear_key_heads:
@@ -145,12 +149,6 @@ class Model(Record):
                 f"{self.linear_key_heads}"
             )
         return self
-
-    def _check_heads(self, merged: Any, group: LayerGroup) -> None:
-        divisors = {"gqa": "n_kv_heads", "compressed": "o_groups"}
-        field = divisors.get(group.attention)
-        if field is not None and merged.n_heads % getattr(merged, field):
-            raise ValueError(f"n_heads {merged.n_heads} is not a multiple of {field} {getattr(merged, field)}")
 
     def of(self, group: LayerGroup) -> Self:
         """The model as a group of its layers sees it: the group's own widths in place of the model's."""

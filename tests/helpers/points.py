@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import cheetah_xr as cx
+from cheetah_xr.specs import RECURRENT
 from cheetah_xr.specs.efficiency import Efficiency
-from cheetah_xr.specs.layers import RECURRENT
 from cheetah_xr.specs.options import Options
 from tests.helpers.synthetic_models import DRAFTERS, SYNTHETIC
 
