@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help sweep billion figures test test-all lint bench compare-aiconfigurator bench-other-tools mutants dist clean
+.PHONY: help sweep billion figures test test-all docs lint bench compare-aiconfigurator bench-other-tools mutants dist clean
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -35,6 +35,11 @@ test: $(READY)  ## Run the fast tests in parallel: every formula, no clusters, o
 
 test-all: $(READY)  ## Run every test with coverage and more random examples
 	$(PYTEST) --hypothesis-profile thorough --cov --cov-report=term --cov-fail-under=95 $(ARGS)
+
+docs: $(READY)  ## Build the documentation into outputs/site/ (open index.html); a warning is an error
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev,docs]'
+	$(BIN)/python docs/generate.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 lint: $(READY)  ## Check style and types
 	$(BIN)/ruff check .
