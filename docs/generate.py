@@ -18,6 +18,8 @@ from cheetah_xr.analysis import DERIVED
 from cheetah_xr.cli import app
 from cheetah_xr.engine.validity import BOTTLENECKS, CODES, REASONS, RUNS
 from cheetah_xr.engine.variables import VARIABLES
+from cheetah_xr.serving.result import LIMITS
+from cheetah_xr.serving.result import VARIABLES as SERVING_VARIABLES
 from cheetah_xr.specs import Model
 from cheetah_xr.sweep.config import schema
 
@@ -95,6 +97,18 @@ def metrics() -> str:
         for name, d in DERIVED.items()
     ]
     return table(["metric", "unit", "meaning", "phase", "needs"], rows)
+
+
+def serving_variables() -> str:
+    """List the variables of serving results."""
+    return table(
+        ["variable", "unit", "meaning"], [(code(n), u, meaning) for n, (u, meaning) in SERVING_VARIABLES.items()]
+    )
+
+
+def serving_limits() -> str:
+    """List the flags of `limit`."""
+    return table(["code", "label"], [(number, code(name)) for name, number in LIMITS.items()])
 
 
 def status_codes() -> str:
@@ -212,6 +226,8 @@ GENERATED: dict[str, Callable[[], str]] = {
     "options": options,
     "variables": variables,
     "metrics": metrics,
+    "serving-variables": serving_variables,
+    "serving-limits": serving_limits,
     "status-codes": status_codes,
     "bottlenecks": bottlenecks,
     "sweep-keys": sweep_keys,
