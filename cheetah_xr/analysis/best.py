@@ -11,7 +11,7 @@ from ..engine.dims import LEADING, PHASE, TRAILING, canonical
 from ..specs import SpecError
 from .choice import Numbers
 from .conditions import Condition, number, parse_all
-from .derive import DERIVED, FOLLOWING, derive
+from .derive import COMPUTED_INPUTS, DERIVED, derive
 from .search import choose
 
 
@@ -102,10 +102,10 @@ def numbers_of(ds: xr.Dataset, names: Sequence[str]) -> Numbers:
     needed = dict.fromkeys([*names, PHASE] if PHASE in ds.coords else names)
     for name in names:
         if name not in ds.variables:
-            needed |= dict.fromkeys((*DERIVED[name].needs, *DERIVED[name].also))
+            needed |= dict.fromkeys((*DERIVED[name].needs, *DERIVED[name].computed))
     arrays: dict[str, tuple[tuple[str, ...], Any]] = {}
     for name in needed:
-        values = FOLLOWING[name](ds) if name in FOLLOWING else ds[name] if name in ds.variables else None
+        values = COMPUTED_INPUTS[name](ds) if name in COMPUTED_INPUTS else ds[name] if name in ds.variables else None
         if values is not None:
             labelled = xr.DataArray(values)
             arrays[name] = tuple(map(str, labelled.dims)), labelled.values

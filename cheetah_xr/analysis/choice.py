@@ -33,7 +33,7 @@ class Numbers:
         if name in self.arrays:
             return set(self.arrays[name][0])
         metric = DERIVED[name]
-        needs = (*metric.needs, *metric.also, *([PHASE] if metric.phase else []))
+        needs = (*metric.needs, *metric.computed, *([PHASE] if metric.phase else []))
         dims = {dim for need in needs for dim in self.dims(need)}
         return dims - {PHASE} if metric.phase else dims
 
@@ -57,7 +57,7 @@ class Numbers:
             return view(name, self.aligned(name))
         metric, part = DERIVED[name], {}
         phases = self.arrays[PHASE][0] if metric.phase else ()
-        for need in (*metric.needs, *metric.also):
+        for need in (*metric.needs, *metric.computed):
             array = self.aligned(need)
             if PHASE in phases and PHASE in self.arrays[need][0]:
                 number = np.flatnonzero(np.asarray(self.arrays[PHASE][1]) == metric.phase)

@@ -1,86 +1,100 @@
-"""Derived metrics: everything that follows from the stored variables and the coordinates beside them."""
+"""Derived metrics: one table of what follows from the stored variables and coordinates of a result."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
 
 from ..engine.dims import LEADING, PHASE, TRAILING, canonical
+from ..engine.variables import VARIABLES
 from ..specs import SpecError
 
 DECODE, PREFILL = "decode", "prefill"
 
 
-@dataclass(frozen=True)
-class Derived:
-    """One derived variable: what it means and needs, for which phase it is defined (None: both), and its formula.
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """Describe one derived metric: its row is all that the package knows of it.
 
-    A formula is of labelled or of plain aligned arrays; `also` are numbers it reads that follow from others.
+    Attributes
+    ----------
+    units, comment
+        Unit in SI (or USD), and what it means.
+    better
+        Whether a higher or a lower value is better.
+    time_power
+        Power of ``step_time`` it is proportional to: how an error of measured time carries over to it.
+    needs
+        Variables and coordinates of a dataset it reads.
+    computed
+        Names of :data:`COMPUTED_INPUTS` it reads besides.
+    formula
+        Value from `needs` and `computed` by name, of labelled or of plain aligned arrays.
+    phase
+        The phase it is defined for; None where it is defined for both.
     """
 
     units: str
     comment: str
+    better: Literal["higher", "lower"]
+    time_power: int
     needs: tuple[str, ...]
-    phase: str | None
     formula: Callable[[Mapping[str, Any]], Any]
-    also: tuple[str, ...] = ()
+    computed: tuple[str, ...] = ()
+    phase: str | None = None
 
 
 def expected_tokens(draft_tokens: float, acceptance: float) -> float:
-    """Tokens a decode pass yields per sequence: the sum of a^i, i = 0..m, for m drafts accepted with chance a."""
+    """Return the tokens of a decode step per sequence: the sum of a^i, i = 0..m, of m drafts at acceptance rate a."""
     return float(sum(acceptance**i for i in range(round(draft_tokens) + 1)))
 
 
 def options_of(ds: xr.Dataset) -> dict[str, Any]:
-    """The options a result was computed with, from its own attributes."""
+    """Return the options a result was computed with, from its own attributes."""
     return dict(json.loads(ds.attrs["options"])) if "options" in ds.attrs else {}
 
 
 def is_clipped(ds: xr.Dataset) -> bool:
-    """Whether batches that do not fit run at max_batch."""
+    """Return whether batches that do not fit run at max_batch."""
     return options_of(ds).get("on_infeasible") == "clip"
 
 
-def _batch(ds: xr.Dataset) -> xr.DataArray:
-    """Sequences that run: those asked for, or those that fit where the batch is clipped."""
+def running_batch(ds: xr.Dataset) -> xr.DataArray:
+    """Return the sequences that run: the batch, or as many as fit where the batch is clipped."""
     return np.minimum(ds["batch"], ds["max_batch"]) if is_clipped(ds) else ds["batch"]  # type: ignore[return-value]
 
 
 def accepted_tokens(ds: xr.Dataset) -> xr.DataArray | float:
-    """Accepted tokens per pass, from the options the dataset carries or the axes that replace them."""
+    """Return the accepted tokens per decode step, from the options of the dataset or the axes that replace them."""
     options = options_of(ds)
-    drafts = ds.coords.get("draft_tokens", options.get("draft_tokens", 0))
-    chance = ds.coords.get("acceptance", options.get("acceptance", 0.0))
-    return xr.apply_ufunc(expected_tokens, drafts, chance, vectorize=True)  # type: ignore[no-any-return]
+    draft_tokens = ds.coords.get("draft_tokens", options.get("draft_tokens", 0))
+    acceptance = ds.coords.get("acceptance", options.get("acceptance", 0.0))
+    return xr.apply_ufunc(expected_tokens, draft_tokens, acceptance, vectorize=True)  # type: ignore[no-any-return]
 
 
-def _sequence_tokens(ds: xr.Dataset) -> Any:
-    """Tokens of one sequence in a pass: accepted ones in decode, the prompt in prefill."""
+def sequence_tokens(ds: xr.Dataset) -> Any:
+    """Return the tokens of one sequence in a forward pass: accepted ones in decode, the prompt in prefill."""
     prefill = ds.coords[PHASE] == PREFILL
     if not prefill.any():
         return accepted_tokens(ds)
     return ds["seq_len"] if prefill.all() else prefill * ds["seq_len"] + ~prefill * accepted_tokens(ds)
 
 
-FOLLOWING: dict[str, Callable[[xr.Dataset], Any]] = {
+COMPUTED_INPUTS: dict[str, Callable[[xr.Dataset], Any]] = {
     "accepted": accepted_tokens,
-    "running": _batch,
-    "sequence_tokens": _sequence_tokens,
+    "running": running_batch,
+    "sequence_tokens": sequence_tokens,
 }
-"""Numbers of formulas that are not in a result: tokens a pass yields, sequences that run, tokens of one of them."""
-
-
-def _per_gpu(v: Mapping[str, Any]) -> Any:
-    return _tokens(v) / v["n_gpus"] / v["step_time"]
+"""Inputs of formulas that are computed from a result: tokens a step yields, sequences that run, tokens of one."""
 
 
 def _tokens(v: Mapping[str, Any]) -> Any:
-    """Output tokens of a decode pass, input tokens of a prefill: they are on few axes, and come first."""
+    # Multiplied before anything else: these arrays have few axes.
     return v["running"] * v["sequence_tokens"]
 
 
@@ -88,94 +102,118 @@ def _bytes(v: Mapping[str, Any]) -> Any:
     return v["bytes_weights"] + v["bytes_kv"] + v["bytes_activations"]
 
 
-def _cost(v: Mapping[str, Any]) -> Any:
-    return v["n_gpus"] * v["price_per_hour"] / 3600 * 1e6 / _tokens(v) * v["step_time"]
-
-
-def _energy(v: Mapping[str, Any]) -> Any:
-    return v["n_gpus"] * v["tdp"] / _tokens(v) * v["step_time"]
-
-
 STEP = ("step_time",)
 TOKENS = ("running", "sequence_tokens")
 FLOW = ("step_time", "batch", "seq_len", "phase")
 BYTES = ("bytes_weights", "bytes_kv", "bytes_activations")
 
-DERIVED: dict[str, Derived] = {
-    "tpot": Derived(
-        "s",
-        "time per accepted output token (decode)",
-        STEP,
-        DECODE,
-        lambda v: v["step_time"] / v["accepted"],
-        ("accepted",),
+DERIVED: dict[str, Metric] = {
+    "tpot": Metric(
+        units="s",
+        comment="time per accepted output token (decode)",
+        better="lower",
+        time_power=1,
+        phase=DECODE,
+        needs=STEP,
+        computed=("accepted",),
+        formula=lambda v: v["step_time"] / v["accepted"],
     ),
-    "tps_per_user": Derived(
-        "1/s",
-        "output tokens/s of one sequence (decode)",
-        STEP,
-        DECODE,
-        lambda v: v["accepted"] / v["step_time"],
-        ("accepted",),
+    "tps_per_user": Metric(
+        units="1/s",
+        comment="output tokens/s of one sequence (decode)",
+        better="higher",
+        time_power=-1,
+        phase=DECODE,
+        needs=STEP,
+        computed=("accepted",),
+        formula=lambda v: v["accepted"] / v["step_time"],
     ),
-    "ttft": Derived("s", "time to first token: one prefill of the batch", STEP, PREFILL, lambda v: v["step_time"]),
-    "throughput": Derived(
-        "1/s",
-        "output tokens/s (decode) or input tokens/s (prefill)",
-        FLOW,
-        None,
-        lambda v: _tokens(v) / v["step_time"],
-        TOKENS,
+    "ttft": Metric(
+        units="s",
+        comment="time to first token: one prefill of the batch",
+        better="lower",
+        time_power=1,
+        phase=PREFILL,
+        needs=STEP,
+        formula=lambda v: v["step_time"],
     ),
-    "throughput_per_gpu": Derived(
-        "1/s",
-        "output (decode) or input (prefill) tokens/s of one GPU",
-        (*FLOW, "n_gpus"),
-        None,
-        _per_gpu,
-        TOKENS,
+    "throughput": Metric(
+        units="1/s",
+        comment="output tokens/s (decode) or input tokens/s (prefill)",
+        better="higher",
+        time_power=-1,
+        needs=FLOW,
+        computed=TOKENS,
+        formula=lambda v: _tokens(v) / v["step_time"],
     ),
-    "arithmetic_intensity": Derived(
-        "FLOP/B", "FLOPs per byte of HBM traffic", ("flops", *BYTES), None, lambda v: v["flops"] / _bytes(v)
+    "throughput_per_gpu": Metric(
+        units="1/s",
+        comment="output (decode) or input (prefill) tokens/s of one GPU",
+        better="higher",
+        time_power=-1,
+        needs=(*FLOW, "n_gpus"),
+        computed=TOKENS,
+        formula=lambda v: _tokens(v) / v["n_gpus"] / v["step_time"],
     ),
-    "ridge": Derived(
-        "FLOP/B",
-        "arithmetic intensity at which bf16 compute and HBM take the same time",
-        ("peak_bf16", "hbm_bandwidth"),
-        None,
-        lambda v: v["peak_bf16"] / v["hbm_bandwidth"],
+    "arithmetic_intensity": Metric(
+        units="FLOP/B",
+        comment="FLOPs per byte of HBM traffic",
+        better="higher",
+        time_power=0,
+        needs=("flops", *BYTES),
+        formula=lambda v: v["flops"] / _bytes(v),
     ),
-    "mfu": Derived(
-        "1",
-        "share of peak FLOP/s in use on the slowest GPU",
-        ("peak_compute_time", "step_time"),
-        None,
-        lambda v: v["peak_compute_time"] / v["step_time"],
+    "ridge": Metric(
+        units="FLOP/B",
+        comment="arithmetic intensity at which bf16 compute and HBM take the same time",
+        better="higher",
+        time_power=0,
+        needs=("peak_bf16", "hbm_bandwidth"),
+        formula=lambda v: v["peak_bf16"] / v["hbm_bandwidth"],
     ),
-    "mbu": Derived(
-        "1",
-        "share of peak HBM bandwidth in use on the slowest GPU",
-        (*BYTES, "hbm_bandwidth", "step_time"),
-        None,
-        lambda v: _bytes(v) / (v["hbm_bandwidth"] * v["step_time"]),
+    "mfu": Metric(
+        units="1",
+        comment="fraction of peak FLOP/s in use on the slowest GPU",
+        better="higher",
+        time_power=-1,
+        needs=("peak_compute_time", "step_time"),
+        formula=lambda v: v["peak_compute_time"] / v["step_time"],
     ),
-    "cost_per_million_tokens": Derived(
-        "USD",
-        "GPU cost of a million output (decode) or input (prefill) tokens",
-        (*FLOW, "n_gpus", "price_per_hour"),
-        None,
-        _cost,
-        TOKENS,
+    "mbu": Metric(
+        units="1",
+        comment="fraction of peak HBM bandwidth in use on the slowest GPU",
+        better="higher",
+        time_power=-1,
+        needs=(*BYTES, "hbm_bandwidth", "step_time"),
+        formula=lambda v: _bytes(v) / (v["hbm_bandwidth"] * v["step_time"]),
     ),
-    "energy_per_token": Derived(
-        "J",
-        "energy of one output (decode) or input (prefill) token at full TDP, an upper bound",
-        (*FLOW, "n_gpus", "tdp"),
-        None,
-        _energy,
-        TOKENS,
+    "cost_per_million_tokens": Metric(
+        units="USD",
+        comment="GPU cost of a million output (decode) or input (prefill) tokens",
+        better="lower",
+        time_power=1,
+        needs=(*FLOW, "n_gpus", "price_per_hour"),
+        computed=TOKENS,
+        formula=lambda v: v["n_gpus"] * v["price_per_hour"] / 3600 * 1e6 / _tokens(v) * v["step_time"],
+    ),
+    "energy_per_token": Metric(
+        units="J",
+        comment="energy of one output (decode) or input (prefill) token at full TDP, an upper bound",
+        better="lower",
+        time_power=1,
+        needs=(*FLOW, "n_gpus", "tdp"),
+        computed=TOKENS,
+        formula=lambda v: v["n_gpus"] * v["tdp"] / _tokens(v) * v["step_time"],
     ),
 }
+"""Derived metrics by name: the one place that says how each is computed, which direction is better and its unit."""
+
+
+def lower_is_better(name: str) -> bool:
+    """Return whether less of a metric or variable is better; of variables only times are."""
+    if name in DERIVED:
+        return DERIVED[name].better == "lower"
+    return name in VARIABLES and VARIABLES[name].kind == "time"
 
 
 def derive(ds: xr.Dataset, names: Sequence[str] | str) -> xr.Dataset:
@@ -207,44 +245,45 @@ def derive(ds: xr.Dataset, names: Sequence[str] | str) -> xr.Dataset:
     >>> sorted(set(cx.derive(ds, ["tpot", "throughput"])) - set(ds))
     ['throughput', 'tpot']
     """
-    wanted = [names] if isinstance(names, str) else list(names)
-    found: dict[str, xr.DataArray] = {}
-    for name in wanted:
+    values: dict[str, xr.DataArray] = {}
+    for name in [names] if isinstance(names, str) else names:
         if name not in DERIVED:
             raise SpecError(f"derive: unknown metric {name!r}; known: {', '.join(DERIVED)}")
-        metric = DERIVED[name]
-        needs = (*metric.needs, "max_batch") if "batch" in metric.needs and is_clipped(ds) else metric.needs
-        missing = [need for need in needs if need not in ds.variables]
-        if missing:
-            raise SpecError(f"derive: {name} needs {', '.join(missing)}, which the dataset does not have")
-        part, valid = _of_phase(ds, name, metric.phase)
-        numbers = {need: part[need] for need in metric.needs} | {also: FOLLOWING[also](part) for also in metric.also}
-        values = metric.formula(numbers)
-        values = values if valid is None else values.where(valid)
-        described = {"units": metric.units, "long_name": name.replace("_", " "), "comment": metric.comment}
-        found[name] = values.assign_attrs(described)
-        if metric.phase:
-            found[name] = found[name].drop_vars(PHASE, errors="ignore")
-    return ds.assign({name: _ordered(values) for name, values in found.items()})
+        values[name] = _derived(ds, name, DERIVED[name])
+    return ds.assign({name: _ordered(array) for name, array in values.items()})
+
+
+def _derived(ds: xr.Dataset, name: str, metric: Metric) -> xr.DataArray:
+    """Compute one metric of a dataset, with its units."""
+    needs = (*metric.needs, "max_batch") if "batch" in metric.needs and is_clipped(ds) else metric.needs
+    missing = [need for need in needs if need not in ds.variables]
+    if missing:
+        raise SpecError(f"derive: {name} needs {', '.join(missing)}, which the dataset does not have")
+    part, valid = _of_phase(ds, name, metric.phase)
+    inputs = {need: part[need] for need in metric.needs} | {c: COMPUTED_INPUTS[c](part) for c in metric.computed}
+    values: xr.DataArray = metric.formula(inputs)
+    values = values if valid is None else values.where(valid)
+    values = values.assign_attrs(units=metric.units, long_name=name.replace("_", " "), comment=metric.comment)
+    return values.drop_vars(PHASE, errors="ignore") if metric.phase else values
 
 
 def _ordered(values: xr.DataArray) -> xr.DataArray:
-    """The same with its dims in canonical order."""
+    """Return an array with its dims in canonical order."""
     named = {*LEADING, *TRAILING}
     order = canonical(tuple(str(dim) for dim in values.dims if dim not in named))
     return values.transpose(*(dim for dim in order if dim in values.dims))
 
 
 def _of_phase(ds: xr.Dataset, name: str, phase: str | None) -> tuple[xr.Dataset, xr.DataArray | None]:
-    """The part of a dataset that has a phase, and where in it the phase holds (None: everywhere)."""
+    """Return the part of a dataset that has a phase, and where in it the phase holds (None: everywhere)."""
     if phase is None:
         return ds, None
     if PHASE not in ds.coords:
         raise SpecError(f"derive: {name} needs phase, which the dataset does not have")
     labels = ds[PHASE]
-    there = [str(label) for label in labels.values.reshape(-1)]
-    if phase not in there:
-        raise SpecError(f"derive: {name} needs the {phase} phase; the dataset has {', '.join(dict.fromkeys(there))}")
+    present = [str(label) for label in labels.values.reshape(-1)]
+    if phase not in present:
+        raise SpecError(f"derive: {name} needs the {phase} phase; the dataset has {', '.join(dict.fromkeys(present))}")
     if labels.dims == (PHASE,):
         return ds.sel({PHASE: phase}), None
     return ds, labels == phase if labels.dims else None

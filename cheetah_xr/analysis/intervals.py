@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 from ..engine.dims import DRAW, QUANTILE
 from ..engine.posterior_axis import RESIDUAL_SCALE
 from ..specs import SpecError
+from .derive import DERIVED
 
 Array = NDArray[Any]
 
-FOLLOWS_TIME = {"s": 1, "USD": 1, "J": 1, "1/s": -1}
-"""Units -> the power of time a variable is proportional to; one with other units has no error of measurement."""
-
-SHARES_OF_PEAK = {"mfu": -1, "mbu": -1}
-"""Variables without a unit that are proportional to 1/time."""
+TIME_POWERS = {"s": 1, "USD": 1, "J": 1, "1/s": -1}
+"""Power of time that a variable which is no derived metric is proportional to, by its units; 0 for other units."""
 
 N_MULTIPLES = 64
 """Equally probable multiples of the errors' scale: an end of an interval is off by less than 1/64 in probability."""
@@ -88,14 +86,14 @@ def summarize(ds: xr.Dataset, prob: float = 0.9, error: bool = True) -> xr.Datas
 
 
 def _power(values: xr.DataArray) -> int:
-    """The power of time a variable is proportional to."""
-    if values.name in SHARES_OF_PEAK:
-        return SHARES_OF_PEAK[str(values.name)]
+    """Return the power of time a variable is proportional to."""
+    if values.name in DERIVED:
+        return DERIVED[str(values.name)].time_power
     if "units" not in values.attrs:
         raise SpecError(
             f"summarize: {values.name} has no units, which say how it follows time; set attrs['units'] or error=False"
         )
-    return FOLLOWS_TIME.get(values.attrs["units"], 0)
+    return TIME_POWERS.get(values.attrs["units"], 0)
 
 
 def _quantiles(values: xr.DataArray, ds: xr.Dataset, quantiles: Array, power: int) -> xr.DataArray:

@@ -107,13 +107,13 @@ def _of_time(numbers: Numbers, name: str) -> Callable[[Array], Array] | None:
     metric = DERIVED.get(name)
     if name in numbers.arrays or metric is None or metric.needs != STEP:
         return None
-    also = {need: np.asarray(numbers.arrays[need][1], np.float64) for need in metric.also}
+    computed = {need: np.asarray(numbers.arrays[need][1], np.float64) for need in metric.computed}
     phases = np.asarray(numbers.arrays[PHASE][1]) if PHASE in numbers.arrays else np.array(metric.phase)
     if (
         phases.size > 1
         or any(phases.reshape(-1) != metric.phase)
-        or any(v.size > 1 or not v > 0 for v in also.values())
+        or any(v.size > 1 or not v > 0 for v in computed.values())
     ):
         return None
-    scalars = {need: v.reshape(()) for need, v in also.items()}
+    scalars = {need: v.reshape(()) for need, v in computed.items()}
     return lambda times: np.asarray(metric.formula({"step_time": times} | scalars))

@@ -20,17 +20,6 @@ from ..engine.validity import BOTTLENECKS, CODES, REASONS, RUNS
 from ..engine.variables import TIME_PARTS
 from ..specs import COMPUTE_TYPES, AnyModel, SpecError, load_gpu, load_model, load_precision
 
-SHOWN = (
-    "throughput",
-    "throughput_per_gpu",
-    "arithmetic_intensity",
-    "ridge",
-    "mfu",
-    "mbu",
-    "cost_per_million_tokens",
-    "energy_per_token",
-)
-
 
 def estimate(axes: Axes) -> tuple[xr.Dataset, xr.Dataset]:
     """Evaluate one point and break it down.
@@ -48,7 +37,7 @@ def estimate(axes: Axes) -> tuple[xr.Dataset, xr.Dataset]:
         if drafter is not None:
             raise SpecError(f"the drafter {drafter.name} cannot run here: {REASONS[name]} ({name})")
         raise SpecError(f"{REASONS[name]} ({name}){_advice(axes, ds, name)}")
-    metrics = (*SHOWN, *(("tpot", "tps_per_user") if str(ds["phase"].values) == "decode" else ("ttft",)))
+    metrics = [name for name, metric in DERIVED.items() if metric.phase in (None, str(ds["phase"].values))]
     parts = breakdown_of(axes, 4e9)
     return derive(ds, metrics), parts
 

@@ -11,7 +11,7 @@ import xarray as xr
 
 from ..analysis.best import with_derived
 from ..analysis.conditions import parse_all
-from ..analysis.derive import DERIVED
+from ..analysis.derive import DERIVED, lower_is_better
 from ..engine.dims import LAYOUT, LEADING, PARALLEL, PHASE, RECORDS, TRAILING
 from ..engine.evaluator import canonical_json
 from ..engine.validity import BOTTLENECKS, CODES
@@ -20,8 +20,6 @@ from ..sweep.store.reader import open_result, opened
 
 if TYPE_CHECKING:
     from ..sweep.runner import Job
-
-LOWER_IS_BETTER = frozenset({"tpot", "ttft", "cost_per_million_tokens", "energy_per_token"})
 
 
 def render_job(job: Job) -> str:
@@ -138,7 +136,7 @@ def best_point(values: xr.DataArray) -> str:
     metric = str(values.name)
     if not bool(values.notnull().any()):
         return f"no point has a {metric}"
-    lower = metric in LOWER_IS_BETTER
+    lower = lower_is_better(metric)
     point = values.isel(values.argmin(...) if lower else values.argmax(...))
     labels = [f"{name} {point[name].item()}" for name in (*RECORDS, PHASE) if name in point.coords]
     numbers = [f"{name} {point[name].item():,}" for name in (*PARALLEL, *TRAILING) if name in point.coords]
@@ -155,7 +153,7 @@ def best_along(values: xr.DataArray, axis: str) -> str:
     metric = str(values.name)
     dim = values[axis].dims[0]
     others = [d for d in values.dims if d != dim]
-    best = values.min(others) if metric in LOWER_IS_BETTER else values.max(others)
+    best = values.min(others) if lower_is_better(metric) else values.max(others)
     found = [f"{_label(label)} = {shown(value)}" for label, value in zip(best[axis].values, best.values, strict=True)]
     return f"best {metric} ({unit_of(values)}) by {axis}: {', '.join(found)}"
 

@@ -11,7 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ..analysis.choice import Numbers
-from ..analysis.derive import FOLLOWING
+from ..analysis.derive import COMPUTED_INPUTS
 from ..api import stored_for
 from ..engine.dims import BATCH, SEQ_LEN
 from ..engine.evaluator import Engine, Selection, attributes, dataset_attributes, prepare
@@ -88,7 +88,7 @@ class Recipe:
         }
         arrays |= {name: (self.engine.dims_of(name), array) for name, array in values.items()}
         running = (
-            FOLLOWING["running"](block_dataset(self.engine, values, selection))
+            COMPUTED_INPUTS["running"](block_dataset(self.engine, values, selection))
             if grid.options.on_infeasible == "clip"
             else None
         )
@@ -117,7 +117,7 @@ def numbers_beside(engine: Engine) -> dict[str, tuple[tuple[str, ...], Array]]:
     for name, (dims, v) in list(found.items()):
         found[NUMBER + name] = dims, np.arange(v.size).reshape(v.shape)
     for name in ("accepted", "sequence_tokens"):
-        values = xr.DataArray(FOLLOWING[name](ds))
+        values = xr.DataArray(COMPUTED_INPUTS[name](ds))
         found[name] = tuple(map(str, values.dims)), values.values
     return found
 

@@ -5,7 +5,11 @@ import pytest
 import xarray as xr
 
 import cheetah_xr as cx
-from cheetah_xr.analysis import DERIVED, mean_ttft, request_latency
+from cheetah_xr.analysis import DERIVED, best, mean_ttft, pareto, request_latency
+from cheetah_xr.analysis.derive import Metric, lower_is_better
+from cheetah_xr.cli.estimate import estimate
+from cheetah_xr.cli.sweep_summary import best_along, best_point
+from cheetah_xr.engine.arguments import axes_of
 from tests.helpers.rejection import rejected
 
 GPU = {"name": "g", "memory_gb": 80, "hbm_bandwidth_gb_s": 2000, "peak_bf16_tflops": 1000, "peak_fp8_tflops": 2000}
@@ -141,3 +145,51 @@ def test_mean_ttft_and_latency():
 def test_metrics_of_coordinates_alone_keep_their_axis():
     ds = cx.evaluate("8b", ["h100-sxm", "a100-sxm-80gb"], batch=1, seq_len=1, outputs=["ridge"])
     np.testing.assert_allclose(ds.ridge, [989.4 / 3.35, 312 / 2.039], rtol=1e-12)
+
+
+@pytest.fixture(params=["lower", "higher"])
+def added(request, monkeypatch):
+    """A metric of one row, and whether less of it is better: seconds of a step, or steps per second."""
+    power = 1 if request.param == "lower" else -1
+    row = Metric(
+        units="s" if power == 1 else "1/s",
+        comment="synthetic",
+        better=request.param,
+        time_power=power,
+        needs=("step_time",),
+        formula=lambda v: v["step_time"] ** power,
+    )
+    monkeypatch.setitem(DERIVED, "synthetic", row)
+    return power
+
+
+def test_a_row_is_all_a_metric_needs(added):
+    """Every reader of the table finds a row added at run time, with its direction, unit and power of time."""
+    batches = [1, 4, 16]
+    ds = evaluate(["step_time", "throughput", "synthetic"], batch=batches, seq_len=8000, model="llama-3.1-8b")
+    np.testing.assert_array_equal(ds.synthetic, ds.step_time**added)
+    assert lower_is_better("synthetic") is (added == 1)
+    chosen = best(ds.drop_vars("synthetic"), "synthetic", "batch", minimize=lower_is_better("synthetic"))
+    assert int(chosen.best_batch) == 1, "the shortest step is that of the smallest batch"
+    unless = [name for name in ("synthetic",) if lower_is_better(name)]
+    front = pareto(ds.drop_vars("synthetic"), "throughput", "synthetic", "batch", minimize=unless)
+    assert sorted(front.batch.values.tolist()) == batches, "throughput rises and the step gets longer"
+    word = "lowest" if added == 1 else "highest"
+    assert best_point(ds.synthetic).startswith(f"{word} synthetic: ")
+    assert "batch 1," in best_point(ds.synthetic)
+    assert best_along(ds.synthetic.expand_dims("seq_len"), "seq_len").endswith(f"= {float(ds.synthetic[0]):.4g}")
+    point, _ = estimate(axes_of("llama-3.1-8b", GPU, "bf16", batch=1, seq_len=8000, efficiency="ideal"))
+    assert float(point.synthetic) == pytest.approx(float(ds.synthetic[0]), rel=1e-6)
+
+
+def test_a_row_says_how_errors_of_time_carry_over(added):
+    drawn = xr.Dataset({"synthetic": ("draw", [1.0], {"units": "of its own"})})
+    drawn = drawn.assign_coords(error_scale=("draw", [0.1], {"dof": 3}))
+    low, _, high = cx.summarize(drawn).synthetic.values
+    assert low < 1 < high
+
+
+def test_less_of_a_time_is_better_and_more_of_what_else_is_stored():
+    assert lower_is_better("step_time")
+    assert not lower_is_better("max_batch")
+    assert not lower_is_better("no such name")
