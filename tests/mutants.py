@@ -91,14 +91,14 @@ CHANGES = [
     ),
     ("costmodel/attention.py", "0.0 if group.kv_shared else p.new", "0.0", "new tokens are not written to the cache"),
     (
-        "costmodel/kv_cache.py",
-        "(m.kv_lora_rank + m.qk_rope_head_dim)",
-        "m.kv_lora_rank",
+        "costmodel/mla.py",
+        "width = (m.kv_lora_rank + m.qk_rope_head_dim)",
+        "width = m.kv_lora_rank",
         "no rotary part in the latent cache",
     ),
-    ("costmodel/mlp.py", "rows = p.new * m.top_k / p.ep", "rows = p.new / p.ep", "one expert per token"),
+    ("costmodel/moe.py", "rows = p.new * m.top_k / p.ep", "rows = p.new / p.ep", "one expert per token"),
     (
-        "costmodel/mlp.py",
+        "costmodel/moe.py",
         "resident_weights=local * one",
         "resident_weights=distinct * one",
         "only used experts are held",
@@ -122,7 +122,7 @@ CHANGES = [
         "the embedding is not sharded",
     ),
     ("costmodel/formulas/capacity.py", "np.floor(room", "np.ceil(room", "a sequence that half fits"),
-    ("engine/validity.py", "m.n_heads % p.tp != 0", "m.n_heads % p.tp == 0", "the head rule upside down"),
+    ("costmodel/attention.py", "m.n_heads % p.tp != 0", "m.n_heads % p.tp == 0", "the head rule upside down"),
     (
         "costmodel/totals.py",
         "layer.times * options.micro_batches",
@@ -180,9 +180,9 @@ CHANGES = [
     ),
     ("costmodel/sparse_attention.py", "2 * series * width, m,", "series * width, m,", "an entry has no gates"),
     ("costmodel/sparse_attention.py", "return p.new / group.compress", "return p.new", "an entry for every token"),
-    ("costmodel/mlp.py", "d, f = expert_hidden(m),", "d, f = m.hidden,", "latent experts at full width"),
+    ("costmodel/moe.py", "d, f = expert_hidden(m),", "d, f = m.hidden,", "latent experts at full width"),
     (
-        "costmodel/mlp.py",
+        "costmodel/moe.py",
         "one_copy = p.new / p.tp * expert_hidden(m)",
         "one_copy = p.new / p.tp * m.hidden",
         "full width travels",
@@ -192,7 +192,7 @@ CHANGES = [
     ("costmodel/roofline.py", "found + op.launches * each", "found + each", "every operation is a launch"),
     ("costmodel/roofline.py", "else found * times", "else found", "one layer is launched"),
     (
-        "costmodel/attention.py",
+        "costmodel/mla.py",
         "launches=0 if has_query_latent(m) else 1",
         "launches=1",
         "the steps down are not fused",
@@ -218,9 +218,9 @@ CHANGES = [
         "fp8 reaches what bf16 does",
     ),
     (
-        "costmodel/kv_cache.py",
-        'if group.attention == "none" or group.kv_shared:',
-        'if group.attention == "none":',
+        "costmodel/attention.py",
+        "if group.kv_shared:",
+        "if False:",
         "shared kept twice",
     ),
     (

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from rich.table import Table
 
 from .. import specs
-from ..costmodel.kv_cache import cache_bytes, cache_footprints
+from ..costmodel.capacity import cache_bytes, cache_footprints
 from ..costmodel.operations import ForwardPass
 from ..specs import AnyModel, ParameterCountModel, Precision
 

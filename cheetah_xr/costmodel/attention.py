@@ -1,76 +1,14 @@
-"""Attention of one layer as operations: grouped-query and multi-head latent attention, dense or sparse."""
+"""Grouped-query attention of one layer: its operations, its KV cache and its layout rules."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..specs import LayerGroup, Options, Precision
-from .formulas import Num, attention, elementwise
-from .formulas.gemm import gemm_activations, gemm_flops
-from .operations import Architecture, ForwardPass, Operation, SequenceCount
-
-
-def small_op(
-    name: str,
-    options: Options,
-    b_act: Num,
-    flops: Num,
-    moves: Num,
-    component: str,
-    per: SequenceCount = "rank_micro_batch",
-) -> list[Operation]:
-    """An elementwise operation, counted as FLOPs or as traffic of `moves` elements, or not at all."""
-    if options.small_ops == "none":
-        return []
-    amount = {"flops": flops} if options.small_ops == "flops" else {"activations": moves * b_act}
-    return [Operation(name, "small_ops", launches=0, component=component, per=per, **amount)]
-
-
-def rope(options: Options, precision: Precision, elements: Num) -> list[Operation]:
-    """Rotary embedding of the new queries and keys."""
-    flops, moves = elementwise.ROPE_FLOPS * elements, elementwise.ROPE_MOVES * elements
-    return small_op("rope", options, precision.activation_bytes, flops, moves, "attn")
-
-
-def softmax(options: Options, precision: Precision, scores: Num) -> list[Operation]:
-    """Softmax over the scores; they never leave the chip."""
-    return small_op("softmax", options, precision.activation_bytes, elementwise.SOFTMAX_FLOPS * scores, 0.0, "attn")
-
-
-def gate(options: Options, precision: Precision, elements: Num) -> list[Operation]:
-    """A gate on the output of attention or of a recurrent mixer."""
-    flops, moves = elementwise.gating_flops(True) * elements, elementwise.gating_moves(True) * elements
-    return small_op("output_gating", options, precision.activation_bytes, flops, moves, "attn")
-
-
-def widths(precision: Precision, options: Options) -> tuple[Num, Num]:
-    """Bytes of GEMM inputs and outputs of the attention class, 0 where activation traffic is not counted."""
-    counted = options.activation_traffic == "gemm"
-    return precision.attention_input_bytes * counted, precision.activation_bytes * counted
-
-
-def linear(
-    name: str, precision: Precision, p: ForwardPass, k: Num, n: Num, activations: Num, launches: int = 1
-) -> Operation:
-    """A projection of the new tokens with the attention class's bytes."""
-    weights = k * n * precision.attention_weight_bytes
-    return Operation(
-        name,
-        "attn_proj",
-        flops=gemm_flops(p.new, k, n),
-        weights=weights,
-        activations=activations,
-        resident_weights=weights,
-        launches=launches,
-    )
-
-
-def projection(
-    name: str, precision: Precision, options: Options, p: ForwardPass, k: Num, n: Num, launches: int = 1
-) -> Operation:
-    """A projection that reads its own input."""
-    b_in, b_act = widths(precision, options)
-    return linear(name, precision, p, k, n, gemm_activations(p.new, k, n, b_in, b_act), launches)
+from .formulas import Num, attention
+from .formulas.gemm import gemm_activations
+from .kv_cache import CacheFootprint, index_keys
+from .operations import Architecture, ForwardPass, LayoutRule, Operation, kv_heads_rule
+from .projections import gate, linear, projection, rope, softmax, widths
+from .sparse_attention import indexer
 
 
 def limits(m: Architecture, group: LayerGroup) -> dict[str, Num]:
@@ -123,6 +61,7 @@ def gqa(m: Architecture, group: LayerGroup, precision: Precision, options: Optio
     beside_q = [("k_proj", k_width, not group.kv_shared), ("v_proj", v_width, not (group.kv_shared or group.k_eq_v))]
     beside_q += [("gate_proj", o_width, m.output_gate)]
     return [
+        *indexer(m, group, precision, options, p, query_width=d),
         linear("q_proj", precision, p, d, q_width, gemm_activations(p.new, d, q_width, b_in, b_act)),
         *(linear(name, precision, p, d, n, p.new * n * b_act, launches=0) for name, n, given in beside_q if given),
         *rope(options, precision, rotated),
@@ -147,135 +86,18 @@ def gqa(m: Architecture, group: LayerGroup, precision: Precision, options: Optio
     ]
 
 
-def mla(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass) -> list[Operation]:
-    """Multi-head latent attention between its norm and its residual."""
-    d, heads, latent = m.hidden, m.n_heads / p.tp, m.kv_lora_rank
-    q_width = heads * (m.qk_nope_head_dim + m.qk_rope_head_dim)
-    down_width, v_width = latent + m.qk_rope_head_dim, heads * m.v_head_dim
-
-    def project(name: str, k: Num, n: Num, launches: int = 1) -> Operation:
-        return projection(name, precision, options, p, k, n, launches)
-
-    query = (
-        [project("q_down", d, m.q_lora_rank), project("q_up", m.q_lora_rank, q_width)]
-        if has_query_latent(m)
-        else [project("q_proj", d, q_width)]
-    )
-    up, core = _mla_core(m, group, precision, options, p)
-    return [
-        *query,
-        # Engines fuse the two steps down, which every rank does; whole heads of queries are split over ranks.
-        project("kv_down", d, down_width, launches=0 if has_query_latent(m) else 1),
-        *up,
-        *([project("gate_proj", d, v_width)] if m.output_gate else []),
-        *rope(options, precision, p.new * m.qk_rope_head_dim * (heads + 1) * m.rotary),
-        *core,
-        *softmax(options, precision, heads * visible(m, group, options, p)),
-        *(gate(options, precision, p.new * v_width) if m.output_gate else []),
-        project("o_proj", v_width, d),
-    ]
+def gqa_cache(m: Architecture, group: LayerGroup, precision: Precision, p: ForwardPass) -> list[CacheFootprint]:
+    """Return the footprint of keys and values: of a window, a chunk, or every token; and of the index keys."""
+    if group.kv_shared:
+        return []
+    width = attention.local_kv_heads(m.n_kv_heads, p.tp) * (m.head_dim + value_width(m)) * precision.kv_bytes
+    if group.window is not None:
+        return [CacheFootprint("window cache", bytes_per_token=width, max_tokens=group.window)]
+    if group.chunk is not None:
+        return [CacheFootprint("chunk cache", bytes_per_token=width, max_tokens=group.chunk)]
+    return [CacheFootprint("KV cache", bytes_per_token=width), *index_keys(m, group, precision)]
 
 
-MlaCore = tuple[list[Operation], list[Operation]]
-"""Up-projections, and the operations of the attention core."""
-
-
-def _mla_core(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass) -> MlaCore:
-    """The form the latent is used in.
-
-    Sparse attention gathers latents per query, which only the absorbed form can read; a prefill no query of which sees
-    more than it may keep has nothing to leave out, and takes the expanded form as engines do.
-    """
-    if group.indexer == "none":
-        absorbed = p.decode and options.mla == "absorbed"
-        return (_absorbed if absorbed else _expanded)(m, group, precision, options, p)
-    sparse_up, sparse_core = _absorbed(m, group, precision, options, p)
-    if p.decode:
-        return sparse_up, sparse_core
-    whole = 1.0 * (p.new + p.cached <= m.index_top_k)
-    dense_up, dense_core = _expanded(m, group, precision, options, p)
-    return (
-        # Both forms hold the same weights.
-        [*(scaled(op, 1 - whole) for op in sparse_up), *(scaled(op, whole, "dense_", 0.0) for op in dense_up)],
-        [*(scaled(op, 1 - whole) for op in sparse_core), *(scaled(op, whole, "dense_") for op in dense_core)],
-    )
-
-
-def scaled(op: Operation, share: Num, prefix: str = "", resident_weights: Num | None = None) -> Operation:
-    """An operation done in a share of the cases; what is held does not change."""
-    held = op.resident_weights if resident_weights is None else resident_weights
-    shared = ("flops", "weights", "kv", "activations", "launches")
-    amounts: dict[str, Num] = {name: getattr(op, name) * share for name in shared}
-    return replace(op, name=prefix + op.name, **amounts, resident_weights=held)
-
-
-def has_query_latent(m: Architecture) -> bool:
-    """Whether queries go through a latent (structure: a sweep over the rank keeps it above 0)."""
-    return not (isinstance(m.q_lora_rank, int) and m.q_lora_rank == 0)
-
-
-def _latent_traffic(m: Architecture, group: LayerGroup, precision: Precision, p: ForwardPass) -> Num:
-    return (tokens_read(m, group, p) + p.new) * (m.kv_lora_rank + m.qk_rope_head_dim) * precision.kv_bytes
-
-
-def _absorbed(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass) -> MlaCore:
-    """Up-projections applied to queries and outputs, the core works on the latent itself."""
-    b_in, b_act = widths(precision, options)
-    heads, latent = m.n_heads / p.tp, m.kv_lora_rank
-    rows = p.new * heads
-
-    def absorb(name: str, k: Num, n: Num) -> Operation:
-        weights = heads * k * n * precision.attention_weight_bytes
-        activations = gemm_activations(rows, k, n, b_in, b_act)
-        flops = gemm_flops(rows, k, n)
-        return Operation(
-            name, "attn_proj", flops=flops, weights=weights, activations=activations, resident_weights=weights
-        )
-
-    pairs, kv = heads * visible(m, group, options, p), _latent_traffic(m, group, precision, p)
-    wide = latent + m.qk_rope_head_dim
-    new_latents = 0.0 if p.decode else p.new * wide * b_act
-    return (
-        [absorb("absorbed_k", m.qk_nope_head_dim, latent), absorb("absorbed_v", latent, m.v_head_dim)],
-        [
-            Operation(
-                "scores", "attn_core", flops=2 * wide * pairs, kv=kv, activations=rows * wide * b_act + new_latents
-            ),
-            Operation(
-                "attn_values", "attn_core", flops=2 * latent * pairs, activations=rows * latent * b_act, launches=0
-            ),
-        ],
-    )
-
-
-def _expanded(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass) -> MlaCore:
-    """Prefill, and decode on request: keys and values are rebuilt from the latent for every token attended to."""
-    b_in, b_act = widths(precision, options)
-    heads, latent = m.n_heads / p.tp, m.kv_lora_rank
-    rebuilt = p.seq_len if p.decode else p.new + p.cached
-    up_width = heads * (m.qk_nope_head_dim + m.v_head_dim)
-    weights = latent * up_width * precision.attention_weight_bytes
-    up = Operation(
-        "kv_up",
-        "attn_proj",
-        flops=gemm_flops(rebuilt, latent, up_width),
-        weights=weights,
-        activations=gemm_activations(rebuilt, latent, up_width, b_in, b_act),
-        resident_weights=weights,
-    )
-    pairs, kv = heads * visible(m, group, options, p), _latent_traffic(m, group, precision, p)
-    moved = heads * (p.new + rebuilt) * b_act
-    qk_dim = m.qk_nope_head_dim + m.qk_rope_head_dim
-    return (
-        [up],
-        [
-            Operation("scores", "attn_core", flops=2 * qk_dim * pairs, kv=kv, activations=moved * qk_dim),
-            Operation(
-                "attn_values",
-                "attn_core",
-                flops=2 * m.v_head_dim * pairs,
-                activations=moved * m.v_head_dim,
-                launches=0,
-            ),
-        ],
-    )
+def gqa_rules(m: Architecture, group: LayerGroup, p: ForwardPass) -> list[LayoutRule]:
+    """Return the layout rules of grouped-query attention: tp divides the query heads and fits the KV heads."""
+    return [LayoutRule("tp_heads", ("tp",), m.n_heads % p.tp != 0), kv_heads_rule(m.n_kv_heads, p)]

@@ -7,32 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from ..specs import RECURRENT, AnyModel, LayerGroup, Options, ParameterCountModel, Precision
-from .attention import gqa, mla, small_op
-from .formulas import Num, collectives, elementwise
+from ..specs import AnyModel, LayerGroup, Options, ParameterCountModel, Precision
+from .attention_kinds import ATTENTION_KINDS
+from .formulas import collectives, elementwise
 from .formulas.gemm import gemm_activations, gemm_flops
 from .kv_cache import parameter_count_bytes_per_token
-from .linear_attention import recurrent
-from .mlp import expert_all_to_all, mlp_collectives, mlp_operations
+from .mlp import dense_collectives, dense_gathers, dense_operations, dense_rules
+from .moe import expert_all_to_all, moe_collectives, moe_operations, moe_rules
 from .operations import (
     Architecture,
     Collective,
     ForwardPass,
     ForwardPassWork,
     LayerWork,
+    LayoutRule,
     Operation,
+    kv_heads_rule,
     module_tp_gathers,
     replicated,
     ring_gather,
     tp_all_reduce,
 )
-from .sparse_attention import compressed, indexer
+from .projections import small_op
+
+DENSE = ("dense", "moe+dense")
+"""MLPs with a dense part."""
 
 NO_WORK = ("count", "sinks", "hash_routing", "norms_per_layer", "extra_parameters")
 """Fields of a layer group that change no operation."""
-
-MIXERS = {"gqa": gqa, "mla": mla, "compressed": compressed, **dict.fromkeys(RECURRENT, recurrent)}
-"""Kind of attention -> its operations between norm and residual."""
 
 
 def model_work(model: AnyModel, precision: Precision, options: Options, p: ForwardPass) -> ForwardPassWork:
@@ -75,10 +77,7 @@ def layer_work(m: Architecture, group: LayerGroup, precision: Precision, options
     other_collectives: list[Collective] = []
     alone = not (m.parallel_blocks and group.attention != "none" and group.mlp != "none")
     if group.attention != "none":
-        body = [
-            *(indexer(m, group, precision, options, p) if group.attention != "compressed" else []),
-            *MIXERS[group.attention](m, group, precision, options, p),
-        ]
+        body = ATTENTION_KINDS[group.attention].operations(m, group, precision, options, p)
         operations += block("attn", body, m, precision, options, p, residual=alone)
         if alone:
             other_collectives.append(tp_all_reduce("attn_all_reduce", p, p.new * m.hidden * precision.activation_bytes))
@@ -88,6 +87,41 @@ def layer_work(m: Architecture, group: LayerGroup, precision: Precision, options
     expert_collectives = tuple(expert_all_to_all(m, precision, options, p)) if group.is_routed else ()
     other_collectives += mlp_collectives(m, group, precision, options, p)
     return LayerWork(group.count, tuple(operations), expert_collectives, tuple(other_collectives), group.label)
+
+
+def mlp_operations(
+    m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass
+) -> list[Operation]:
+    """Return the operations of an MLP between its norm and its residual: dense, routed, or both side by side."""
+    dense = dense_operations(m, precision, options, p) if group.mlp in DENSE else []
+    return [*dense, *moe_operations(m, precision, options, p)] if group.is_routed else dense
+
+
+def mlp_collectives(
+    m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass
+) -> list[Collective]:
+    """Collectives of an MLP that are not part of the exchange among moe."""
+    if not group.is_routed:
+        return [] if group.mlp == "none" else dense_collectives(m, precision, options, p)
+    beside = group.mlp == "moe+dense"
+    found = moe_collectives(m, precision, options, p, beside=beside)
+    if beside:
+        found += dense_gathers(m, precision, options, p)
+    return found
+
+
+def group_rules(m: Architecture, group: LayerGroup, options: Options, p: ForwardPass) -> list[LayoutRule]:
+    """Return what attention and dense MLP of one group ask of the layout; `m` has the group's own widths."""
+    rules = ATTENTION_KINDS[group.attention].rules(m, group, p)
+    return [*rules, *dense_rules(m, options, p)] if group.mlp in DENSE else rules
+
+
+def layout_rules(model: AnyModel, options: Options, p: ForwardPass) -> list[LayoutRule]:
+    """Return what a model, or a draft model, asks of the layout."""
+    if isinstance(model, ParameterCountModel):
+        return [] if model.n_kv_heads is None else [kv_heads_rule(model.n_kv_heads, p)]
+    rules = [rule for group in model.groups for rule in group_rules(model.of(group), group, options, p)]
+    return [*rules, *moe_rules(model, options, p)] if model.is_moe else rules
 
 
 def block(
@@ -185,8 +219,3 @@ def parameter_count_layer(m: ParameterCountModel, precision: Precision, p: Forwa
     return LayerWork(
         1, (kernel,), other_collectives=(tp_all_reduce("all_reduces", p, volume, times),), label="parameter-count"
     )
-
-
-def weight_bytes(work: ForwardPassWork) -> Num:
-    """Bytes of weights one GPU holds."""
-    return sum(layer.count * operation.resident_weights for layer in work.parts for operation in layer.operations)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..specs import LayerGroup, Options, Precision
-from .attention import gate, projection, widths
 from .formulas import Num, linear_attention
 from .formulas.attention import local_kv_heads
-from .operations import Architecture, ForwardPass, Operation
+from .kv_cache import CacheFootprint
+from .operations import Architecture, ForwardPass, LayoutRule, Operation, kv_heads_rule
+from .projections import gate, projection, widths
 
 SCALARS = {"deltanet": 2, "kda": 1, "mamba2": 1, "lightning": 0}
 """Projected numbers per value head: write strength and decay, write strength, step size."""
@@ -112,3 +113,16 @@ def _flops(m: Architecture, w: Widths, group: LayerGroup, p: ForwardPass) -> Num
 def _passes(p: ForwardPass) -> Num:
     """How often the state crosses the memory bus: read and written; only written by a prefill with nothing cached."""
     return 2.0 if p.decode else 1.0 + np.minimum(p.cached, 1.0)
+
+
+def state_cache(m: Architecture, group: LayerGroup, precision: Precision, p: ForwardPass) -> list[CacheFootprint]:
+    """Return the footprint of the recurrent state, the same at every length."""
+    return [CacheFootprint("recurrent state", fixed_bytes=state_bytes(m, group, precision, p))]
+
+
+def recurrent_rules(m: Architecture, group: LayerGroup, p: ForwardPass) -> list[LayoutRule]:
+    """Return the layout rules of a recurrent mixer: tp divides its heads, and fits the groups of Mamba-2."""
+    values = LayoutRule("tp_heads", ("tp",), m.linear_value_heads % p.tp != 0)
+    if group.attention == "mamba2":
+        return [kv_heads_rule(m.linear_key_heads, p), values]
+    return [values, LayoutRule("tp_heads", ("tp",), m.linear_key_heads % p.tp != 0)]

@@ -176,6 +176,23 @@ class ForwardPass:
         return self.seq_len if self.decode else self.seq_len + self.cached
 
 
+Degree = Literal["tp", "dp", "ep"]
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutRule:
+    """State where a layout breaks a rule of the model: a status by name, and the degrees it depends on."""
+
+    status: str
+    degrees: tuple[Degree, ...]
+    broken: Num
+
+
+def kv_heads_rule(kv_heads: Num, p: ForwardPass) -> LayoutRule:
+    """Return the rule that one of tp and the KV heads (or groups of Mamba-2) divides the other."""
+    return LayoutRule("tp_kv_heads", ("tp",), (kv_heads % p.tp != 0) & (p.tp % kv_heads != 0))
+
+
 def replicated(
     name: str,
     kernel: str,

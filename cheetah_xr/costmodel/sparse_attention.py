@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from ..specs import LayerGroup, Options, Precision
-from .attention import linear, projection, rope, softmax, widths
 from .formulas import Num, attention
 from .formulas.gemm import gemm_activations, gemm_flops
-from .operations import Architecture, ForwardPass, Operation, replicated
+from .kv_cache import CacheFootprint
+from .operations import Architecture, ForwardPass, LayoutRule, Operation, replicated
+from .projections import linear, projection, rope, softmax, widths
 
 
 def indexer(
-    m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass
+    m: Architecture,
+    group: LayerGroup,
+    precision: Precision,
+    options: Options,
+    p: ForwardPass,
+    *,
+    query_width: Num,
+    head_weights: bool = False,
 ) -> list[Operation]:
-    """Scores of every key in a small head, on every tensor-parallel rank (DeepSeek-V3.2 report, section 2)."""
+    """Score every key in a small head, on every tensor-parallel rank (DeepSeek-V3.2 report, section 2).
+
+    The queries of the indexer are projected from `query_width` numbers a token; with `head_weights`, each token also
+    has a weight for every head.
+    """
     if group.indexer != "own":
         return []
     b_in, b_act = widths(precision, options)
@@ -22,16 +34,12 @@ def indexer(
         if p.decode or options.causal
         else attention.uncausal_pairs(p.new, p.cached)
     )
-    head_weights = (
-        [_small("index_weights", m.index_heads, m, precision, options, p, launches=0)]
-        if group.attention == "mla"
-        else []
-    )
+    weights = [_small("index_weights", m.index_heads, m, precision, options, p, launches=0)] if head_weights else []
     cached = p.seq_len if p.decode else p.cached
     return [
-        projection("index_q", precision, options, p, _query_width(m, group), m.index_heads * width),
+        projection("index_q", precision, options, p, query_width, m.index_heads * width),
         linear("index_k", precision, p, d, width, gemm_activations(p.new, d, width, b_in, b_act), launches=0),
-        *head_weights,
+        *weights,
         _index_scores(m, precision, p, pairs, cached + p.new, p.new, b_act),
     ]
 
@@ -41,10 +49,6 @@ def _small(
 ) -> Operation:
     """A projection that engines keep unquantised on every rank, like the router."""
     return replicated(name, "router", p, m.hidden, n, precision, options, "attn", launches)
-
-
-def _query_width(m: Architecture, group: LayerGroup) -> Num:
-    return m.hidden if group.attention == "gqa" else m.q_lora_rank
 
 
 def _index_scores(
@@ -166,3 +170,23 @@ def new_entries(group: LayerGroup, p: ForwardPass) -> Num:
     if p.decode:
         return p.new / group.compress
     return (p.cached + p.new) // group.compress - p.cached // group.compress
+
+
+def compressed_cache(m: Architecture, group: LayerGroup, precision: Precision, p: ForwardPass) -> list[CacheFootprint]:
+    """Return the footprint of the window of raw tokens, of the compressed entries and of their index keys."""
+    width, every = m.head_dim * precision.kv_bytes, group.compress
+    footprints = [CacheFootprint("window cache", bytes_per_token=width, max_tokens=group.window)]
+    if every is not None:
+        footprints.append(CacheFootprint("compressed cache", bytes_per_token=width, tokens_per_entry=every))
+        if group.indexer == "own":
+            width = m.index_dim * precision.index_bytes
+            footprints.append(CacheFootprint("index keys", bytes_per_token=width, tokens_per_entry=every))
+    return footprints
+
+
+def compressed_rules(m: Architecture, group: LayerGroup, p: ForwardPass) -> list[LayoutRule]:
+    """Return the layout rules of compressed attention: tp divides the query heads and the output groups."""
+    return [
+        LayoutRule("tp_heads", ("tp",), m.n_heads % p.tp != 0),
+        LayoutRule("tp_width", ("tp",), m.o_groups % p.tp != 0),
+    ]

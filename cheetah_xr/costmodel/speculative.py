@@ -7,7 +7,6 @@ from dataclasses import replace
 from ..specs import AnyModel, Model, Options, ParameterCountModel, Precision
 from .formulas import Num
 from .forward_pass import embedding, layer_work, lm_head, model_work
-from .kv_cache import cache_bytes
 from .operations import ForwardPass, ForwardPassWork, LayerWork, replicated
 
 
@@ -74,13 +73,3 @@ def module_work(model: AnyModel, precision: Precision, options: Options, p: Forw
 def _shared(layer: LayerWork) -> LayerWork:
     """Work on weights that are the target's: nothing more is held."""
     return replace(layer, operations=tuple(replace(operation, resident_weights=0.0) for operation in layer.operations))
-
-
-def sequence_bytes(model: AnyModel, precision: Precision, options: Options, p: ForwardPass) -> Num:
-    """Bytes one sequence keeps on one GPU, in the model and in its drafter."""
-    own = cache_bytes(model, precision, p)
-    if isinstance(options.drafter, (Model, ParameterCountModel)):
-        return own + cache_bytes(options.drafter, precision, p)
-    if options.drafter == "mtp" and isinstance(model, Model) and model.mtp:
-        return own + cache_bytes(model, precision, p, model.mtp)
-    return own

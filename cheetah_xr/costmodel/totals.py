@@ -1,16 +1,13 @@
-"""Totals of a pass: work of one GPU by cause, and what its memory holds. Float64, exact where the inputs are whole."""
+"""Totals of a forward pass: work of one GPU by cause, in float64 and exact where the inputs are whole."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
-from ..specs import AnyModel, Options, Precision
-from .formulas import Num, capacity
-from .forward_pass import weight_bytes
-from .operations import ForwardPass, ForwardPassWork, LayerWork, SequenceCount
+from ..specs import Options
+from .formulas import Num
+from .operations import ForwardPassWork, LayerWork, SequenceCount
 from .roofline import Rates, add, compute_class, is_zero
-from .speculative import sequence_bytes
 
 WORK_FIELDS = {
     "flops": ("flops",),
@@ -66,29 +63,3 @@ def peak_compute_time(
                 sequences = sequence_counts[op.per]
                 total = total + times * op.flops * sequences / rates.peak[compute_class(op.kernel)]
     return total
-
-
-@dataclass(frozen=True)
-class Capacity:
-    """Memory of one GPU, bytes; `sequences` is how many fit on one attention rank."""
-
-    weights: Num
-    per_sequence: Num
-    budget: Num
-    sequences: Num
-
-
-def memory(
-    model: AnyModel, precision: Precision, options: Options, p: ForwardPass, work: ForwardPassWork, device_memory: Num
-) -> Capacity:
-    """What one GPU holds and how many sequences fit beside it."""
-    weights, per_sequence = weight_bytes(work), sequence_bytes(model, precision, options, p)
-    fraction, reserve, used = options.memory_fraction, options.reserve_bytes, options.used_at_start_bytes
-    if options.memory_base == "total":
-        budget = capacity.budget_total(device_memory, fraction, reserve)
-    elif options.memory_base == "free_at_start":
-        budget = capacity.budget_free_at_start(device_memory, fraction, reserve, used)
-    else:
-        budget = capacity.budget_free_after_load(device_memory, fraction, reserve, used, weights)
-    sequences = capacity.sequences_that_fit(budget, weights, per_sequence)
-    return Capacity(weights, per_sequence, budget, sequences)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..costmodel.capacity import Capacity, memory
 from ..costmodel.formulas import Num
 from ..costmodel.formulas.capacity import shortfall
 from ..costmodel.operations import OUTSIDE, Collective, ForwardPass, ForwardPassWork, SequenceCount
@@ -22,18 +23,9 @@ from ..costmodel.roofline import (
     launch_seconds,
 )
 from ..costmodel.speculative import forward_pass_work
-from ..costmodel.totals import (
-    WIRE_FIELDS,
-    WORK_FIELDS,
-    Capacity,
-    memory,
-    peak_compute_time,
-    priced,
-    wire_total,
-    work_total,
-)
+from ..costmodel.totals import WIRE_FIELDS, WORK_FIELDS, peak_compute_time, priced, wire_total, work_total
 from ..specs import GEMM_CLASSES, AnyModel, Efficiency, Options, Precision
-from .dims import BATCH, DP, EFFICIENCY, EP, PRECISION, SEQ_LEN, TP
+from .dims import BATCH, DP, EFFICIENCY, EP, GPU, MODEL, PARALLEL, PHASE, PRECISION, SEQ_LEN, TP
 from .grid import Grid
 from .lazy import Value, apply
 from .step_time import PARTS, Attribute, Combiner, Series, bottleneck
@@ -180,15 +172,15 @@ def _no_peak(inputs: Inputs, work: ForwardPassWork) -> Num:
 
 
 def _memory_conditions(options: Options, requested: Num, capacity: Capacity) -> list[Condition]:
-    roots = "model gpu precision phase tp dp ep seq_len batch"
+    inputs = (MODEL, GPU, PRECISION, PHASE, *PARALLEL, SEQ_LEN, BATCH)
     if not options.counts_memory:
         return []
     if options.clips:
         return [
-            condition("infeasible_memory", roots, capacity.sequences < 1),
-            condition("clipped", roots, requested > capacity.sequences),
+            condition("infeasible_memory", inputs, capacity.sequences < 1),
+            condition("clipped", inputs, requested > capacity.sequences),
         ]
-    return [condition("infeasible_memory", roots, requested > capacity.sequences)]
+    return [condition("infeasible_memory", inputs, requested > capacity.sequences)]
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,9 @@ KERNEL = "kernel"
 OPERATION = "operation"
 CAUSE = "cause"
 
+OPTIONS = "options"
+"""Not an axis: the record of options, an input of most variables."""
+
 RECORDS = (MODEL, GPU, PRECISION, EFFICIENCY)
 """Axes whose labels are names of specs."""
 

@@ -128,7 +128,7 @@ class Engine:
         values = work_values(case, names) if names else {}
         for name in names:
             inputs = {*variable_inputs(name, self.grid.options), "options"}
-            code = lowest([c for c in conditions if c.roots <= inputs and c.code not in MEMORY])
+            code = lowest([c for c in conditions if c.inputs <= inputs and c.code not in MEMORY])
             targets[name].put(place, values[name], code != NONE)
 
 

@@ -8,7 +8,8 @@ from typing import Unpack
 
 import pandas as pd
 
-from ..costmodel.kv_cache import CacheFootprint, cache_footprints
+from ..costmodel.capacity import cache_footprints
+from ..costmodel.kv_cache import CacheFootprint
 from ..costmodel.operations import ForwardPass
 from ..specs import AnyModel, Model, ParameterCountModel, Precision
 from .arguments import (

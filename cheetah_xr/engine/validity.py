@@ -8,8 +8,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..costmodel.formulas import Num
-from ..costmodel.operations import Architecture, Collective, ForwardPass, ForwardPassWork
-from ..specs import RECURRENT, AnyModel, LayerGroup, Model, Options, ParameterCountModel
+from ..costmodel.forward_pass import group_rules, layout_rules
+from ..costmodel.operations import Collective, ForwardPass, ForwardPassWork, LayoutRule
+from ..specs import AnyModel, Model, Options, ParameterCountModel
+from .dims import (
+    BATCH,
+    DP,
+    EP,
+    GPU,
+    LEADING,
+    MODEL,
+    OPTIONS,
+    PARALLEL,
+    PHASE,
+    PRECISION,
+    SEQ_LEN,
+    TP,
+    TRAILING,
+)
 from .lazy import Value, apply, larger
 
 OK = 0
@@ -68,94 +84,61 @@ RUNS = frozenset({CODES["ok"], CODES["clipped"]})
 BOTTLENECKS = {"compute": 0, "weights": 1, "kv": 2, "activations": 3, "communication": 4, "overhead": 5}
 
 
+INPUTS = frozenset({*LEADING, *TRAILING, OPTIONS})
+"""What a condition may depend on."""
+
+
 @dataclass(frozen=True)
 class Condition:
-    """Where one reason applies, and which inputs it depends on."""
+    """Where one reason applies, and which inputs it depends on: it masks only variables that depend on them too."""
 
     code: int
-    roots: frozenset[str]
+    inputs: frozenset[str]
     where: Num
 
+    def __post_init__(self) -> None:
+        """Reject an unknown input: no variable depends on it, so the condition would never mask any."""
+        if not self.inputs <= INPUTS:
+            raise ValueError(f"a condition depends on unknown inputs {sorted(self.inputs - INPUTS)}")
 
-def condition(name: str, roots: str, where: Num) -> Condition:
-    """A condition by name; `roots` are the inputs it depends on, separated by blanks."""
-    return Condition(CODES[name], frozenset(roots.split()) | {"options"}, where)
+
+def condition(name: str, inputs: tuple[str, ...], where: Num) -> Condition:
+    """Return the condition of a reason; options are always among the inputs."""
+    return Condition(CODES[name], frozenset({*inputs, OPTIONS}), where)
 
 
 def layout_conditions(model: AnyModel, options: Options, p: ForwardPass, batch: Num) -> list[Condition]:
-    """Conditions on workload and layout: those under which not even the work is defined."""
-    found = [
-        condition("workload_below_one", "batch", batch < 1),
-        condition("workload_below_one", "seq_len", p.seq_len < 1),
-        condition("module_tp", "tp dp", _module_tp_wrong(options, p)),
-        condition("ep_layout", "tp dp ep", p.n_gpus % p.ep != 0),
+    """Return conditions on workload and layout: those under which not even the work is defined."""
+    conditions = [
+        condition("workload_below_one", (BATCH,), batch < 1),
+        condition("workload_below_one", (SEQ_LEN,), p.seq_len < 1),
+        condition("module_tp", (TP, DP), _module_tp_wrong(options, p)),
+        condition("ep_layout", (TP, DP, EP), p.n_gpus % p.ep != 0),
     ]
     if not model.is_moe:
-        found.append(condition("ep_dense", "model ep", p.ep > 1))
-    found += _model_conditions(model, options, p)
+        conditions.append(condition("ep_dense", (MODEL, EP), p.ep > 1))
+    conditions += _model_conditions(model, options, p)
     if isinstance(options.drafter, (Model, ParameterCountModel)):
-        return found + _model_conditions(options.drafter, options, p)
+        return conditions + _model_conditions(options.drafter, options, p)
     if options.drafter == "mtp":
         missing = isinstance(model, ParameterCountModel) or not model.mtp
-        found.append(condition("no_mtp", "model", np.bool_(missing)))
+        conditions.append(condition("no_mtp", (MODEL,), np.bool_(missing)))
         if isinstance(model, Model):
-            found += [c for group in model.mtp for c in _group_conditions(model.of(group), group, options, p)]
-    return found
+            rules = [rule for group in model.mtp for rule in group_rules(model.of(group), group, options, p)]
+            conditions += map(_from_rule, rules)
+    return conditions
 
 
 def _model_conditions(model: AnyModel, options: Options, p: ForwardPass) -> list[Condition]:
-    """What a model, or a draft model, asks of lengths and degrees."""
-    found = []
+    """Return what a model, or a draft model, asks of lengths and degrees."""
+    conditions = [_from_rule(rule) for rule in layout_rules(model, options, p)]
     if model.max_seq_len is not None:
-        found.append(condition("seq_beyond_max", "model seq_len phase", p.context > model.max_seq_len))
-    if isinstance(model, ParameterCountModel):
-        return found if model.n_kv_heads is None else [*found, _kv_heads(model.n_kv_heads, p)]
-    for group in model.groups:
-        found += _group_conditions(model.of(group), group, options, p)
-    return [*found, *_expert_conditions(model, options, p)] if model.is_moe else found
+        conditions.append(condition("seq_beyond_max", (MODEL, SEQ_LEN, PHASE), p.context > model.max_seq_len))
+    return conditions
 
 
-def _group_conditions(m: Architecture, group: LayerGroup, options: Options, p: ForwardPass) -> list[Condition]:
-    """What the layers of one group ask of the tensor-parallel degrees."""
-    found = []
-    if group.attention in RECURRENT:
-        heads = m.linear_value_heads % p.tp != 0
-        if group.attention == "mamba2":
-            found.append(_kv_heads(m.linear_key_heads, p))
-        else:
-            heads = heads | (m.linear_key_heads % p.tp != 0)
-        found.append(condition("tp_heads", "model tp", heads))
-    elif group.attention != "none":
-        found.append(condition("tp_heads", "model tp", m.n_heads % p.tp != 0))
-    if group.attention == "gqa":
-        found.append(_kv_heads(m.n_kv_heads, p))
-    if group.attention == "compressed":
-        found.append(condition("tp_width", "model tp", m.o_groups % p.tp != 0))
-    if group.mlp in ("dense", "moe+dense"):
-        found.append(condition("tp_width", "model tp", m.intermediate % _degree(options.dense_tp, p) != 0))
-    return found
-
-
-def _kv_heads(kv_heads: Num, p: ForwardPass) -> Condition:
-    return condition("tp_kv_heads", "model tp", (kv_heads % p.tp != 0) & (p.tp % kv_heads != 0))
-
-
-def _expert_conditions(m: Architecture, options: Options, p: ForwardPass) -> list[Condition]:
-    """What routed and shared experts ask of the layout."""
-    slots = m.n_experts + options.redundant_experts
-    found = [
-        condition("tp_width", "model tp", m.shared_intermediate % _degree(options.shared_tp, p) != 0),
-        condition("ep_layout", "model ep", slots % p.ep != 0),
-        condition("etp_width", "model tp dp ep", m.expert_intermediate % p.etp != 0),
-        condition("top_k_beyond_experts", "model", np.greater(m.top_k, m.n_experts)),
-    ]
-    if options.expert_comm == "all_reduce":
-        found.append(condition("expert_comm_needs_dp1", "dp ep", (p.ep > 1) & (p.dp > 1)))
-    return found
-
-
-def _degree(degree: Num | None, p: ForwardPass) -> Num:
-    return p.tp if degree is None else degree
+def _from_rule(rule: LayoutRule) -> Condition:
+    return condition(rule.status, (MODEL, *rule.degrees), rule.broken)
 
 
 def _module_tp_wrong(options: Options, p: ForwardPass) -> Num:
@@ -181,11 +164,11 @@ def hardware_conditions(
     for repeats, collective in needed:
         link = link | (collective.link * repeats > 0)
         nic = nic | (collective.nic * repeats > 0)
-    roots = "model gpu precision phase tp dp ep seq_len"
+    inputs = (MODEL, GPU, PRECISION, PHASE, *PARALLEL, SEQ_LEN)
     return [
-        condition("no_peak", "model gpu precision", no_peak),
-        condition("no_link", roots, link & no_link),
-        condition("no_nic", roots, nic & no_nic),
+        condition("no_peak", (MODEL, GPU, PRECISION), no_peak),
+        condition("no_link", inputs, link & no_link),
+        condition("no_nic", inputs, nic & no_nic),
     ]
 
 
