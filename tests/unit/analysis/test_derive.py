@@ -9,7 +9,7 @@ from cheetah_xr.analysis import DERIVED, best, mean_ttft, pareto, request_latenc
 from cheetah_xr.analysis.derive import Metric, lower_is_better
 from cheetah_xr.cli.estimate import estimate
 from cheetah_xr.cli.sweep_summary import best_along, best_point
-from cheetah_xr.engine.arguments import axes_of
+from cheetah_xr.engine.gather import axes_of
 from tests.helpers.rejection import rejected
 
 GPU = {"name": "g", "memory_gb": 80, "hbm_bandwidth_gb_s": 2000, "peak_bf16_tflops": 1000, "peak_fp8_tflops": 2000}
@@ -184,7 +184,7 @@ def test_a_row_is_all_a_metric_needs(added):
 
 def test_a_row_says_how_errors_of_time_carry_over(added):
     drawn = xr.Dataset({"synthetic": ("draw", [1.0], {"units": "of its own"})})
-    drawn = drawn.assign_coords(error_scale=("draw", [0.1], {"dof": 3}))
+    drawn = drawn.assign_coords(residual_scale=("draw", [0.1], {"dof": 3}))
     low, _, high = cx.summarize(drawn).synthetic.values
     assert low < 1 < high
 
