@@ -13,5 +13,5 @@ MODULES = [m.name for m in pkgutil.walk_packages(cheetah_xr.__path__, "cheetah_x
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_are_true(name):
-    found = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert found.failed == 0
+    actual = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert actual.failed == 0

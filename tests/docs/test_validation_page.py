@@ -22,13 +22,13 @@ def table_after(line):
     text = (EVIDENCE / "validation.md").read_text(encoding="utf-8")
     assert text.count(line + "\n") == 1, line
     rows = []
-    for found in text.split(line + "\n", 1)[1].lstrip().splitlines():
-        if found.startswith("!["):
+    for actual in text.split(line + "\n", 1)[1].lstrip().splitlines():
+        if actual.startswith("!["):
             continue
-        if not found.startswith("|") and rows:
+        if not actual.startswith("|") and rows:
             break
-        if found.startswith("|"):
-            rows.append([cell.strip() for cell in found.strip("|").split("|")])
+        if actual.startswith("|"):
+            rows.append([cell.strip() for cell in actual.strip("|").split("|")])
     return rows[2:]
 
 
@@ -37,23 +37,23 @@ def percent(cell):
 
 
 def test_large_scale_points_are_those_of_the_shipped_sets():
-    found = large_scale.predict({name: load_efficiency(name) for name in SETS}).set_index("id")
+    actual = large_scale.predict({name: load_efficiency(name) for name in SETS}).set_index("id")
     shown = {row[0]: row for row in table_after("## Large scale, never fitted")}
-    assert set(shown) == set(found.index)
+    assert set(shown) == set(actual.index)
     for name, row in shown.items():
         # id, gpu, layout, mode, batch, factors, measured, predicted, ratio, within, ...
-        assert float(row[8]) == pytest.approx(found.loc[name, "ratio"], abs=0.006)
-        assert row[9] == ("yes" if found.loc[name, "within"] else "no")
+        assert float(row[8]) == pytest.approx(actual.loc[name, "ratio"], abs=0.006)
+        assert row[9] == ("yes" if actual.loc[name, "within"] else "no")
 
 
 @needs_package
 def test_errors_are_those_of_the_shipped_sets():
     rows = predicted(eligible())
-    found = summary(rows[rows["side"] == "held out"], ["mode", "engine"])
+    actual = summary(rows[rows["side"] == "held out"], ["mode", "engine"])
     shown = {(row[0], row[1]): row[2:] for row in table_after("**By mode and engine**")}
-    assert set(shown) == set(found.index)
+    assert set(shown) == set(actual.index)
     for key, row in shown.items():
-        line = found.loc[key]
+        line = actual.loc[key]
         assert int(row[0].replace(",", "")) == line["rows"]
         # Files of sets have four digits of every factor.
         assert percent(row[1]) == pytest.approx(100 * line["MAPE"], abs=0.15)

@@ -80,7 +80,7 @@ def test_a_damaged_chunk_is_never_read_as_numbers(how, store):
         cx.open_result(store).step_time.load()
 
 
-def test_a_lost_chunk_is_told_on_opening(store):
+def test_a_lost_chunk_is_reported_on_opening(store):
     damage(store / CHUNK, None)
     with pytest.warns(UserWarning, match=f"1 of {BLOCKS} blocks are missing"):
         cx.open_result(store)
@@ -102,8 +102,8 @@ def test_a_run_killed_while_it_mends_does_not_look_complete(store, original, mon
 def test_a_variable_without_the_cut_dims_belongs_to_the_first_block(store, original, computed):
     """Weights depend neither on batch nor length: the first block along them wrote the chunk."""
     damage(store / "weight_bytes/c/1/1", flipped)
-    found = state(store, checksums=True)
-    assert found.damaged == {10: ["weight_bytes/c/1/1"]}  # of models, GPUs, tp: the second, the first, the second
+    actual = state(store, checksums=True)
+    assert actual.damaged == {10: ["weight_bytes/c/1/1"]}  # of models, GPUs, tp: the second, the first, the second
     cx.run_sweep(original[1], store, progress=False)
     assert computed == [10]
     assert_same(store, original[0])
@@ -111,7 +111,7 @@ def test_a_variable_without_the_cut_dims_belongs_to_the_first_block(store, origi
 
 @pytest.mark.parametrize("how", DAMAGE.values(), ids=DAMAGE)
 @pytest.mark.parametrize("key", ["seq_len/c/0", "model/c/0", "step_time/zarr.json"])
-def test_what_stands_beside_blocks_is_mended(key, how, store, original, cli, computed):
+def test_what_stands_with_blocks_is_mended(key, how, store, original, cli, computed):
     """Coordinates and metadata follow from the sweep: they are written again, and no block is computed."""
     damage(store / key, how)
     readable = "zarr.json" in key and how is not None and _is_json((store / key).read_bytes())

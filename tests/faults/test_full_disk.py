@@ -58,11 +58,11 @@ def test_a_disk_that_fills_up(sweep, whole, small_disk, cli):
     path = small_disk / "a.zarr"
     ran = cli("sweep", sweep, "--store", path)
     assert ran.code == 2
-    told = re.search(r"error: (\S+): cannot be written \(No space left on device\); (\d+) of 16 blocks are", ran.err)
-    assert told is not None, ran.err
+    message = re.search(r"error: (\S+): cannot be written \(No space left on device\); (\d+) of 16 blocks are", ran.err)
+    assert message is not None, ran.err
     assert "the same command resumes" in ran.err
     kept = finished(path)
-    assert (told[1], int(told[2])) == (str(path), len(kept))
+    assert (message[1], int(message[2])) == (str(path), len(kept))
     assert 0 < len(kept) < BLOCKS
     assert not list(path.rglob("*.partial"))
     assert cli("sweep", sweep, "--store", path).code == 2
@@ -128,9 +128,9 @@ def test_injected_errors(where, code, sweep, whole, tmp_path, monkeypatch, recor
         assert not path.exists()
         assert not list(tmp_path.glob("*.building"))
     else:
-        found = state(path, checksums=True)
-        assert found.damaged == {}
-        assert len(found.done) in ({5} if where == "a marker" else range(7, 11))  # of 3 or 4 chunks and a marker each
+        actual = state(path, checksums=True)
+        assert actual.damaged == {}
+        assert len(actual.done) in ({5} if where == "a marker" else range(7, 11))  # of 3 or 4 chunks and a marker each
     assert_same(cx.run_sweep(sweep, path, progress=False), whole)
 
 

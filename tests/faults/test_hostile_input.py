@@ -98,10 +98,10 @@ def test_any_punctuation_as_yaml(parts):
 @examples(150)
 @given(disturbed([CONFIGS[name] for name in sorted(CONFIGS)]))
 def test_configs(config):
-    found = outcome(lambda: cx.load_model(config))
-    assert isinstance(found, (str, cx.Model))
-    if not isinstance(found, str):
-        assert found.n_parameters >= found.n_parameters_active > 0
+    actual = outcome(lambda: cx.load_model(config))
+    assert isinstance(actual, (str, cx.Model))
+    if not isinstance(actual, str):
+        assert actual.n_parameters >= actual.n_parameters_active > 0
 
 
 RECORDS = {

@@ -206,7 +206,7 @@ def test_a_store_replaced_while_a_run_writes(sweep, write, elsewhere, monkeypatc
     assert_same(cx.run_sweep(elsewhere / "other.yaml", "one.zarr", progress=False), expected)
 
 
-def test_markers_of_another_run_do_not_count(sweep, whole, write, elsewhere):
+def test_completion_records_of_another_run_do_not_count(sweep, whole, write, elsewhere):
     """A block of another sweep that lies at the right place, marker and all, is computed again."""
     other = cx.run_sweep(write(SWEEP | {"options": {"small_ops": "memory"}}, "other.yaml"), "a.zarr", progress=False)
     mixed = cx.run_sweep(sweep, "mixed.zarr", progress=False)

@@ -214,7 +214,7 @@ def test_processes_and_an_object_store(bucket, sweep, whole):
 
 
 @pytest.mark.slow
-def test_a_memory_of_another_process_is_told(sweep):
+def test_a_memory_of_another_process_is_reported(sweep):
     """memory:// lives in one process: workers of another would write into nothing."""
     code, err = ended(command("sweep", sweep, "--store", "memory://x/a.zarr", "--processes", "--workers", 1))
     assert code == 2

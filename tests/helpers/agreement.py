@@ -47,7 +47,7 @@ def evaluated(*args, **more):
         return cx.evaluate(*args, **more)
 
 
-def found(point, dtype):
+def from_engine(point, dtype):
     """The engine's answer at one point, as plain numbers."""
     names = ("batch", "seq_len", "phase", "tp", "dp", "ep", "efficiency", "options")
     ds = evaluated(

@@ -100,7 +100,7 @@ ROWS = {row.row: row for row in rows()}
 # ---- the model's side
 
 
-def held(row: Row, *, precision=None, seq_len=None, **options) -> dict[str, float]:
+def gib_per_gpu(row: Row, *, precision=None, seq_len=None, **options) -> dict[str, float]:
     """Weights, budget and bytes of one sequence on one GPU, GiB, from the engine."""
     card = {
         "name": row.gpu or "card",
@@ -125,20 +125,20 @@ def held(row: Row, *, precision=None, seq_len=None, **options) -> dict[str, floa
 
 def options_of(row: Row) -> dict[str, object]:
     """The engine's rule for its budget, with what the log states."""
-    found = {
+    options = {
         "memory_base": BASES[row.engine],
         "memory_fraction": row.fraction or 0.9,
         "reserve_bytes": ((row.activation_gib or 0) + (row.other_gib or 0)) * GIB,
     }
     if row.free_gib is not None:
-        loaded = held(row)["weights"] if row.engine == "trtllm" else 0.0
-        found["used_at_start_bytes"] = (row.memory_gib - row.free_gib - loaded) * GIB
-    return found
+        loaded = gib_per_gpu(row)["weights"] if row.engine == "trtllm" else 0.0
+        options["used_at_start_bytes"] = (row.memory_gib - row.free_gib - loaded) * GIB
+    return options
 
 
 def predicted(row: Row) -> dict[str, float]:
     """Weights, pool, tokens in the pool, and one sequence of the longest length."""
-    size = held(row, **options_of(row))
+    size = gib_per_gpu(row, **options_of(row))
     pool = size["budget"] - size["weights"]
     # Where the log states its pool but not its activations, its tokens can be compared and its pool cannot.
     room = row.pool_gib if row.pool_gib is not None and row.activation_gib is None and row.compared != "limit" else pool
@@ -162,13 +162,13 @@ def error(row: Row, quantity: str) -> float:
 # ---- what engines keep beside the content
 
 
-def v4_pro_beside(tp: int = 8) -> dict[str, float]:
+def v4_pro_extra(tp: int = 8) -> dict[str, float]:
     """GiB of one GPU that the image of row h200-v4-pro-tp8 held beside what the precision counts, tensor by tensor."""
     m = cx.load_model("deepseek-v4-pro")
     layers = m.n_layers
     chosen = sum(g.count for g in m.groups if g.indexer == "own")
     summed = sum(g.count for g in m.groups if g.compress) - chosen
-    found = {
+    extra = {
         "scales of the experts, again in float32": 4
         / 32
         * layers
@@ -184,7 +184,7 @@ def v4_pro_beside(tp: int = 8) -> dict[str, float]:
         "positions inside entries in float32": 4
         * (chosen * 4 * 2 * (m.head_dim + m.index_dim) + summed * 128 * m.head_dim),
     }
-    return {name: size / GIB for name, size in found.items()}
+    return {name: size / GIB for name, size in extra.items()}
 
 
 V4_BLOCK = 22 * (37_440 + 8_640 + 1_728)
@@ -238,7 +238,7 @@ def line(row: Row) -> str:
         cells += [
             ", ".join(statement(row, quantity) for quantity in shown),
             ", ".join(UNITS[quantity].format(values[quantity]) for quantity in shown),
-            ", ".join(in_words(row, quantity) for quantity in shown),
+            ", ".join(error_text(row, quantity) for quantity in shown),
         ]
     return "| " + " | ".join([*cells, row.reason]) + " |"
 
@@ -265,7 +265,7 @@ def limited(row: Row) -> str:
     return "tokens" if row.tokens is not None else "pool"
 
 
-def in_words(row: Row, quantity: str) -> str:
+def error_text(row: Row, quantity: str) -> str:
     by = error(row, quantity)
     if quantity == "pool":
         return f"{by:+.2f} GiB"

@@ -34,10 +34,10 @@ LONG = SWEEP | {
 def assert_same(path, expected):
     """Two results have the same bits, and both are whole."""
     assert state(path, checksums=True).complete
-    found, undisturbed = cx.open_result(path), cx.open_result(expected)
-    assert found.attrs["fingerprint"] == undisturbed.attrs["fingerprint"]
+    actual, undisturbed = cx.open_result(path), cx.open_result(expected)
+    assert actual.attrs["fingerprint"] == undisturbed.attrs["fingerprint"]
     for name, values in undisturbed.variables.items():
-        np.testing.assert_array_equal(found[name].values, values.values, err_msg=str(name))
+        np.testing.assert_array_equal(actual[name].values, values.values, err_msg=str(name))
 
 
 def contents(folder):

@@ -62,13 +62,13 @@ def kernels(model, phase, seq_len, batch=1, tp=1, ep=1, **options):
         model, GPU, BYTES, phase=phase, batch=batch, seq_len=seq_len, tp=tp, ep=ep, efficiency="ideal", options=options
     )
     assert ds["status"] == CODES["ok"]
-    found = {}
+    work = {}
     for kernel in ds["kernel"].values.tolist():
         one = ds.sel(kernel=kernel)
         row = [one["flops"].item(), *one["bytes"].sel(cause=["weights", "kv", "activations"]).values.tolist()]
         if any(row):
-            found[kernel] = tuple(round(number, 6) for number in row)
-    return found
+            work[kernel] = tuple(round(number, 6) for number in row)
+    return work
 
 
 def evaluated(model, phase="decode", seq_len=100, batch=1, tp=1, ep=1, efficiency="ideal", **options):
@@ -78,7 +78,7 @@ def evaluated(model, phase="decode", seq_len=100, batch=1, tp=1, ep=1, efficienc
     return cx.evaluate(model, GPU, BYTES, **where, efficiency=efficiency, options=options, dtype="float64")
 
 
-def held(model, seq_len, **where):
+def cache_bytes(model, seq_len, **where):
     """Cache of one sequence."""
     return evaluated(model, seq_len=seq_len, **where)["kv_bytes_per_sequence"].item()
 

@@ -506,8 +506,8 @@ def held_bytes(case, group):
         return state_bytes(case, group)
     if kind == "compressed":
         entries = tokens // group["compress"] if group.get("compress") is not None else 0
-        held = (min(tokens, group["window"]) + entries) * case.model["head_dim"] * case.precision["kv_bytes"]
-        return held + (entries * index_key_bytes(case) if indexes(group) else 0.0)
+        resident = (min(tokens, group["window"]) + entries) * case.model["head_dim"] * case.precision["kv_bytes"]
+        return resident + (entries * index_key_bytes(case) if indexes(group) else 0.0)
     index = tokens * index_key_bytes(case) if indexes(group) else 0.0
     if group.get("kv_shared"):
         return index
@@ -655,8 +655,8 @@ def local_attention_parameters(case, group):
     """Projection parameters held by one GPU."""
     if group["attention"] == "none":
         return 0.0
-    held = sum(elements for _, _, _, elements in PROJECTIONS[group["attention"]](case, group))
-    return held + (convolution_weights(case, group) if group["attention"] in RECURRENT else 0.0)
+    resident = sum(elements for _, _, _, elements in PROJECTIONS[group["attention"]](case, group))
+    return resident + (convolution_weights(case, group) if group["attention"] in RECURRENT else 0.0)
 
 
 def projection_kernel(case, group):
@@ -1061,15 +1061,15 @@ def moe_collectives(case, group):
     model, tp, dp, n, etp = case.model, case.tp, case.dp, case.n, case.etp
     d, b_act, b_in = model["hidden"], case.b_act, case.precision["experts_input_bytes"]
     latent = expert_hidden(model)
-    exchange, rest = [], []
+    all_to_alls, rest = [], []
     if case.ep > 1 and case.options["expert_comm"] == "all_to_all":
-        exchange.append(all_to_all(case, b_in))
-        exchange.append(all_to_all(case, b_act))
+        all_to_alls.append(all_to_all(case, b_in))
+        all_to_alls.append(all_to_all(case, b_act))
         if etp > 1:
             g = members_contiguous(case, etp)
             arriving = case.routed_tokens() * latent
-            exchange.append(ring("all_gather", etp, g, arriving * b_in))
-            exchange.append(ring("reduce_scatter", etp, g, arriving * b_act))
+            all_to_alls.append(ring("all_gather", etp, g, arriving * b_in))
+            all_to_alls.append(ring("reduce_scatter", etp, g, arriving * b_act))
         if tp > 1 and (has_shared(model) or is_dense(group)):
             rest.append(tp_all_reduce(case))
     elif case.ep > 1:
@@ -1082,21 +1082,21 @@ def moe_collectives(case, group):
         rest.append(ring("all_gather", tp, members_contiguous(case, tp), case.T * latent * b_act))
     if has_shared(model):
         rest += wide_gathers(case, case.T, case.shared_tp, "shared_experts")
-    return exchange, rest
+    return all_to_alls, rest
 
 
 def layer_collectives(case, group):
-    exchange, rest = [], []
+    all_to_alls, rest = [], []
     if group["attention"] != "none" and not is_parallel(case.model, group):
         rest.append(tp_all_reduce(case))
     if is_routed(group):
-        exchange, others = moe_collectives(case, group)
+        all_to_alls, others = moe_collectives(case, group)
         rest += others
     elif is_dense(group):
         rest.append(tp_all_reduce(case))
     if is_dense(group):
         rest += wide_gathers(case, case.T, case.dense_tp, "dense_mlp")
-    return exchange, rest
+    return all_to_alls, rest
 
 
 def lm_head_collectives(case):
@@ -1135,18 +1135,18 @@ def attention_launches(case, group):
 
 def layer_launches(case, group):
     """Launches of one layer by what one of them costs."""
-    model, found = case.model, launches()
-    found["launch_gemm"] += attention_launches(case, group)
+    model, counts = case.model, launches()
+    counts["launch_gemm"] += attention_launches(case, group)
     if group["attention"] != "none":
-        found["launch_attn_core"] += 2 if indexes(group) else 1
+        counts["launch_attn_core"] += 2 if indexes(group) else 1
     if group["mlp"] != "none" and streams(model) > 1:
-        found["launch_gemm"] += 1
+        counts["launch_gemm"] += 1
     if is_dense(group):
-        found["launch_gemm"] += 2
+        counts["launch_gemm"] += 2
     if is_routed(group):
-        found["launch_gemm"] += 1 + (2 if has_shared(model) else 0) + (0 if model.get("expert_hidden") is None else 2)
-        found["launch_routed_experts"] += 2
-    return found
+        counts["launch_gemm"] += 1 + (2 if has_shared(model) else 0) + (0 if model.get("expert_hidden") is None else 2)
+        counts["launch_routed_experts"] += 2
+    return counts
 
 
 def four_bit_experts(case):
@@ -1190,8 +1190,8 @@ def memory_efficiency(case, kernel):
 class Layer:
     """A group of equal layers: kernels by component, collectives by how they overlap, launches."""
 
-    def __init__(self, count, components, exchange, rest, launched):
-        self.count, self.components, self.exchange, self.rest = count, components, exchange, rest
+    def __init__(self, count, components, all_to_alls, rest, launched):
+        self.count, self.components, self.all_to_alls, self.rest = count, components, all_to_alls, rest
         self.launched = launched
 
     def kernels(self):
@@ -1207,7 +1207,7 @@ class Work:
         self.n_layers, self.n_passes = n_layers, n_passes
 
     def times(self, passes):
-        layers = [Layer(passes * a.count, a.components, a.exchange, a.rest, a.launched) for a in self.layers]
+        layers = [Layer(passes * a.count, a.components, a.all_to_alls, a.rest, a.launched) for a in self.layers]
         tail = [(passes * times, component, collectives) for times, component, collectives in self.tail]
         return Work(layers, tail, passes * self.n_layers, passes * self.n_passes)
 
@@ -1218,7 +1218,7 @@ class Work:
     def items(self):
         """(times, kernels, collectives) of everything."""
         for layer in self.layers:
-            yield layer.count, layer.kernels(), layer.exchange + layer.rest
+            yield layer.count, layer.kernels(), layer.all_to_alls + layer.rest
         yield from self.tail
 
     def total(self, attribute):
@@ -1233,12 +1233,12 @@ class Work:
 
 def group_layers(case, groups):
     m = case.options["micro_batches"]
-    found = []
+    layers = []
     for group in groups:
         components = [attention_kernels(case, group), mlp_kernels(case, group)]
         collectives = layer_collectives(case, group)
-        found.append(Layer(m * group["count"], components, *collectives, layer_launches(case, group)))
-    return found
+        layers.append(Layer(m * group["count"], components, *collectives, layer_launches(case, group)))
+    return layers
 
 
 def outside_work(case):
@@ -1320,16 +1320,16 @@ def nothing():
     return dict.fromkeys(PARTS, 0.0)
 
 
-def added(*shares):
-    return {part: sum(share[part] for share in shares) for part in PARTS}
+def added(*parts_of):
+    return {part: sum(parts[part] for parts in parts_of) for part in PARTS}
 
 
-def scaled(share, factor):
-    return {part: factor * value for part, value in share.items()}
+def scaled(parts, factor):
+    return {part: factor * value for part, value in parts.items()}
 
 
-def size(share):
-    return sum(share.values())
+def size(parts):
+    return sum(parts.values())
 
 
 def component_share(case, kernels):
@@ -1354,9 +1354,9 @@ def components_share(case, components):
 
 
 def collectives_share(case, collectives):
-    share = nothing()
-    share["communication"] = sum(collective.time(case) for collective in collectives)
-    return share
+    parts = nothing()
+    parts["communication"] = sum(collective.time(case) for collective in collectives)
+    return parts
 
 
 def mix(x, y, overlap):
@@ -1370,7 +1370,7 @@ def pass_time(case, work, batch):
     total = nothing()
     for layer in work.layers:
         inner = mix(
-            components_share(case, layer.components), collectives_share(case, layer.exchange), options["overlap_ep"]
+            components_share(case, layer.components), collectives_share(case, layer.all_to_alls), options["overlap_ep"]
         )
         outer = mix(inner, collectives_share(case, layer.rest), options["overlap_tp"])
         total = added(total, scaled(outer, layer.count))
@@ -1385,17 +1385,17 @@ def pass_time(case, work, batch):
     return total
 
 
-def bottleneck_of(share):
-    memory = share["weights"] + share["kv"] + share["activations"]
+def bottleneck_of(parts):
+    memory = parts["weights"] + parts["kv"] + parts["activations"]
     resources = [
-        ("compute", share["compute"]),
+        ("compute", parts["compute"]),
         ("memory", memory),
-        ("communication", share["communication"]),
-        ("overhead", share["overhead"]),
+        ("communication", parts["communication"]),
+        ("overhead", parts["overhead"]),
     ]
     name = max(resources, key=lambda item: item[1])[0]  # the first of equal ones
     if name == "memory":
-        name = max(("weights", "kv", "activations"), key=lambda cause: share[cause])
+        name = max(("weights", "kv", "activations"), key=lambda cause: parts[cause])
     return name
 
 
@@ -1405,22 +1405,22 @@ def bottleneck_of(share):
 def layer_weight_bytes(case, group):
     model, precision = merged(case.model, group), case.precision
     d, r = model["hidden"], streams(model)
-    held = local_attention_parameters(case, group) * precision["attention_weight_bytes"]
+    resident = local_attention_parameters(case, group) * precision["attention_weight_bytes"]
     unquantised = sum(elements for _, _, _, elements in unquantised_projections(case, group))
-    held += unquantised * precision["router_weight_bytes"]
+    resident += unquantised * precision["router_weight_bytes"]
     if r > 1:
-        held += blocks(group) * r * d * (2 + r) * r * precision["router_weight_bytes"]
+        resident += blocks(group) * r * d * (2 + r) * r * precision["router_weight_bytes"]
     if is_dense(group):
-        held += matrices(model) * d * model["intermediate"] / case.dense_tp * precision["dense_mlp_weight_bytes"]
+        resident += matrices(model) * d * model["intermediate"] / case.dense_tp * precision["dense_mlp_weight_bytes"]
     if is_routed(group):
         scored = model["n_experts"] + (1 if model.get("shared_gate") else 0)
-        held += d * scored * precision["router_weight_bytes"]
+        resident += d * scored * precision["router_weight_bytes"]
         shared = matrices(model) * d * number(model, "shared_intermediate") / case.shared_tp
         latent = 0 if model.get("expert_hidden") is None else 2 * d * model["expert_hidden"]
-        held += (shared + latent) * precision["shared_experts_weight_bytes"]
+        resident += (shared + latent) * precision["shared_experts_weight_bytes"]
         expert = matrices(model) * expert_hidden(model) * model["expert_intermediate"] / case.etp
-        held += case.slots / case.ep * expert * precision["experts_weight_bytes"]
-    return held
+        resident += case.slots / case.ep * expert * precision["experts_weight_bytes"]
+    return resident
 
 
 def model_weight_bytes(case):
@@ -1609,12 +1609,12 @@ def evaluate(model, gpu, precision, efficiency, options, *, phase, batch, seq_le
     options = {**DEFAULT_OPTIONS, **(options or {})}
     case = Case(model, gpu, precision, efficiency, options, phase, batch, seq_len, tp, dp, ep)
 
-    found = set(layout_problems(case, batch))
-    if not found - PRICEABLE:  # else not even the work is defined
+    problems = set(layout_problems(case, batch))
+    if not problems - PRICEABLE:  # else not even the work is defined
         work = pass_work(case, batch)
-        found |= set(network_problems(case, work))
-    if found:
-        return empty_result(min(found, key=INVALID.index))
+        problems |= set(network_problems(case, work))
+    if problems:
+        return empty_result(min(problems, key=INVALID.index))
 
     weights = weight_bytes(case)
     per_sequence = kv_bytes_per_sequence(case)
@@ -1641,9 +1641,9 @@ def evaluate(model, gpu, precision, efficiency, options, *, phase, batch, seq_le
     for wire in ("link", "nic"):
         result["bytes_" + wire] = work.wire(wire)
     if status != "infeasible_memory":
-        share = pass_time(case, work, batch)
-        result["step_time"] = size(share)
+        parts = pass_time(case, work, batch)
+        result["step_time"] = size(parts)
         for part in PARTS:
-            result["time_" + part] = share[part]
-        result["bottleneck"] = bottleneck_of(share)
+            result["time_" + part] = parts[part]
+        result["bottleneck"] = bottleneck_of(parts)
     return result

@@ -183,7 +183,7 @@ def draw_layout(rng, model, kind):
 def draw_options(rng, model, tp, dp, ep):
     """Every field at its default or at random."""
     wide = [tp * r for r in range(1, dp + 1) if dp % r == 0] + ([3 * tp] if rng.random() < 0.1 else [])
-    share = [0.0, 1.0, rng.random()]
+    fractions = [0.0, 1.0, rng.random()]
     drawn = {
         "granularity": rng.choice(["kernel", "component"]),
         "activation_traffic": rng.choice(["gemm", "none"]),
@@ -192,8 +192,8 @@ def draw_options(rng, model, tp, dp, ep):
         "mla": rng.choice(["absorbed", "expanded"]),
         "include": tuple(p for p in ("layers", "embedding", "lm_head") if rng.random() < 0.6) or ("layers",),
         "cached_tokens": rng.choice([1, 500, 700, rng.randrange(5000)]),
-        "overlap_tp": rng.choice(share),
-        "overlap_ep": rng.choice(share),
+        "overlap_tp": rng.choice(fractions),
+        "overlap_ep": rng.choice(fractions),
         "micro_batches": rng.randint(1, 4),
         "expert_comm": "all_reduce" if dp == 1 or rng.random() < 0.1 else "all_to_all",
         "dispatch_copies": rng.choice(["auto", "expert", "rank", "node"]),

@@ -60,14 +60,14 @@ def records(draw, models=MODELS, efficiencies=("ideal", "random")):
     efficiency = points.IDEAL
     if draw(st.sampled_from(efficiencies)) == "random":
         efficiency = points.draw_efficiency(draw(st.randoms(use_true_random=False)))
-    found = {"model": model, "gpu": gpu, "precision": draw(st.sampled_from(able)), "efficiency": efficiency}
-    return found | draw(layouts(model))
+    fields = {"model": model, "gpu": gpu, "precision": draw(st.sampled_from(able)), "efficiency": efficiency}
+    return fields | draw(layouts(model))
 
 
 def axis(least, most, size=3):
     """Increasing whole numbers, small ones as likely as large ones."""
     exponents = st.lists(st.floats(np.log2(least), np.log2(most)), min_size=size, max_size=size)
-    return exponents.map(lambda found: sorted({int(2**x) for x in found}))
+    return exponents.map(lambda drawn: sorted({int(2**x) for x in drawn}))
 
 
 def workloads():

@@ -13,7 +13,7 @@ import xarray as xr
 import cheetah_xr as cx
 from cheetah_xr.engine.validity import BOTTLENECKS, CODES
 from tests.helpers import oracle, points
-from tests.helpers.agreement import TIMED, describe, differences, evaluated, expected, found, plain_model
+from tests.helpers.agreement import TIMED, describe, differences, evaluated, expected, from_engine, plain_model
 
 SEED = 20261
 PER_STRATUM = {"bf16": 16, "fp8": 16, "fp8-kv8": 16, "w4a16": 16, "nvfp4": 6}
@@ -30,31 +30,31 @@ def sample():
 
 
 @functools.cache
-def wanted():
+def expected_sample():
     """The oracle's answers to the sample."""
     return [expected(point) for _, point in sample()]
 
 
 def test_sample_covers_everything():
-    drawn, statuses = Counter(s for s, _ in sample()), Counter(want["status"] for want in wanted())
+    drawn, statuses = Counter(s for s, _ in sample()), Counter(want["status"] for want in expected_sample())
     strata = itertools.product(points.KINDS, ("prefill", "decode"), points.LAYOUTS, PER_STRATUM)
     assert all(drawn[s] >= PER_STRATUM[s[-1]] for s in strata)
     assert sum(drawn.values()) >= 2000
     assert set(statuses) == set(CODES) - {"top_k_beyond_experts"}
-    timed = Counter(s for (s, _), want in zip(sample(), wanted(), strict=True) if want["status"] in TIMED)
+    timed = Counter(s for (s, _), want in zip(sample(), expected_sample(), strict=True) if want["status"] in TIMED)
     assert sum(timed.values()) >= 2000
     # a dense model's "expert" layouts are multi-node or invalid, and few accelerators multiply in fp4
     assert all(timed[s] >= 1 for s in drawn if s[-1] != "nvfp4")
-    assert {want["bottleneck"] for want in wanted()} >= set(BOTTLENECKS)
+    assert {want["bottleneck"] for want in expected_sample()} >= set(BOTTLENECKS)
 
 
 @pytest.mark.parametrize("kind", points.KINDS)
 def test_points_agree(kind):
     wrong = []
-    for number, ((stratum, point), want) in enumerate(zip(sample(), wanted(), strict=True)):
+    for number, ((stratum, point), want) in enumerate(zip(sample(), expected_sample(), strict=True)):
         if stratum[0] == kind:
             dtype = "float32" if number % 4 == 0 else "float64"
-            wrong += [f"{number} {describe(point)}: {d}" for d in differences(found(point, dtype), want, dtype)]
+            wrong += [f"{number} {describe(point)}: {d}" for d in differences(from_engine(point, dtype), want, dtype)]
     assert not wrong, f"{len(wrong)} differences\n" + "\n".join(wrong[:20])
 
 
@@ -71,7 +71,7 @@ def test_edges_agree(name):
     options = cx.Options(dispatch_copies="node", on_infeasible="ignore", **more)
     records = (record_of("model", model), record_of("gpu", "h200-sxm"), points.PRECISIONS["fp8"], points.IDEAL)
     point = points.Point(*records, options, phase, 8, 1501, tp, dp, ep)
-    assert not differences(found(point, "float64"), expected(point))
+    assert not differences(from_engine(point, "float64"), expected(point))
 
 
 @pytest.mark.parametrize("phase", ["prefill", "decode"])
@@ -81,8 +81,8 @@ def test_a_missing_peak_does_not_depend_on_the_length(phase):
     records = (record_of("model", "deepseek-v4-flash"), record_of("gpu", "a100-sxm-80gb"), precision, points.IDEAL)
     for seq_len in (1, 1000):
         point = points.Point(*records, cx.Options(on_infeasible="ignore"), phase, 1, seq_len, 1, 1, 1)
-        assert found(point, "float64")["status"] == CODES["no_peak"]
-        assert not differences(found(point, "float64"), expected(point))
+        assert from_engine(point, "float64")["status"] == CODES["no_peak"]
+        assert not differences(from_engine(point, "float64"), expected(point))
 
 
 # ---- whole grids
@@ -323,7 +323,7 @@ def test_parameters_agree(model):
 def test_differences_are_seen():
     """The comparison itself: a number that is off by little is reported."""
     point = replace(sample()[0][1], batch=4, seq_len=100, options=cx.Options(on_infeasible="ignore"))
-    got, want = found(point, "float64"), expected(point)
+    got, want = from_engine(point, "float64"), expected(point)
     assert not differences(got, want)
     assert differences(got | {"step_time": got["step_time"] * 1.0001}, want)
     assert differences(got | {"flops": got["flops"] * (1 + 1e-11)}, want)

@@ -45,10 +45,10 @@ GROWING = [1, 2, 3, 4, 5, 127, 128, 129, 511, 513, 1024, 1025, 4096, 4097, 8192,
 @cache
 def memory():
     """Every model on one and two GPUs, in one grid."""
-    wanted = ["kv_bytes_per_sequence", "memory_shortfall", "max_batch", "weight_bytes", "status"]
-    wanted += ["bytes_kv", "bytes_weights"]
+    outputs = ["kv_bytes_per_sequence", "memory_shortfall", "max_batch", "weight_bytes", "status"]
+    outputs += ["bytes_kv", "bytes_weights"]
     at = {"batch": [1, 2, 7, 64], "seq_len": GROWING, "tp": [1, 2]}
-    ds = evaluate(list(MODELS), EIGHT, outputs=wanted, options=cx.Options(), **at)
+    ds = evaluate(list(MODELS), EIGHT, outputs=outputs, options=cx.Options(), **at)
     return ds.where(ds.status.isin([CODES["ok"], CODES["infeasible_memory"]]))
 
 
@@ -87,8 +87,8 @@ def test_rows_of_explain_memory_add_up(name, phase):
     options = cx.Options(on_infeasible="ignore", cached_tokens=100)
     at = {"seq_len": 900, "phase": phase, "options": options}
     rows = cx.explain_memory(MODELS[name], RACK, own_precision(name), **at)
-    wanted = ["weight_bytes", "kv_bytes_per_sequence"]
-    ds = evaluate(name, precision=own_precision(name), outputs=wanted, **at)
+    outputs = ["weight_bytes", "kv_bytes_per_sequence"]
+    ds = evaluate(name, precision=own_precision(name), outputs=outputs, **at)
     for kind, whole, total in (
         ("weights", "all weights", float(ds.weight_bytes)),
         ("sequence", "one sequence", float(ds.kv_bytes_per_sequence)),
@@ -134,7 +134,7 @@ def test_windows_are_where_they_should_be():
 
 
 @ANY_MODEL
-def test_a_decode_moves_no_more_than_is_held(name):
+def test_a_decode_step_reads_no_more_than_is_resident(name):
     """Everything is read once and a state written once; so is a new token, which is little beside the held ones."""
     ds = memory().sel(model=name, tp=1).sel(seq_len=slice(511, None))
     assert (ds.bytes_kv <= ds.batch * 2 * ds.kv_bytes_per_sequence).all()
@@ -183,28 +183,28 @@ def invalid(model, tp, etp, ep):
     if not isinstance(model, cx.Model):
         return set()
     mixers = {group.attention for group in model.groups}
-    found = set()
+    actual = set()
     if mixers & {"gqa", "mla", "compressed"} and model.n_heads % tp:
-        found.add("tp_heads")
+        actual.add("tp_heads")
     if mixers & {"deltanet", "kda", "mamba2", "lightning"} and model.linear_value_heads % tp:
-        found.add("tp_heads")
+        actual.add("tp_heads")
     if mixers & {"deltanet", "kda", "lightning"} and model.linear_key_heads % tp:
-        found.add("tp_heads")
+        actual.add("tp_heads")
     kv_heads = {group.n_kv_heads or model.n_kv_heads for group in model.groups if group.attention == "gqa"}
     kv_heads |= {model.linear_key_heads} if "mamba2" in mixers else set()
     if any(heads % tp and tp % heads for heads in kv_heads):
-        found.add("tp_kv_heads")
+        actual.add("tp_kv_heads")
     widths = {g.intermediate or model.intermediate for g in model.groups if g.mlp in ("dense", "moe+dense")}
     widths |= {model.shared_intermediate} if model.is_moe else set()
     if any(width % tp for width in widths):
-        found.add("tp_width")
+        actual.add("tp_width")
     if "compressed" in mixers and model.o_groups % tp:
-        found.add("tp_width")
+        actual.add("tp_width")
     if model.is_moe and model.n_experts % ep:
-        found.add("ep_layout")
+        actual.add("ep_layout")
     if model.is_moe and model.expert_intermediate % etp:
-        found.add("etp_width")
-    return found
+        actual.add("etp_width")
+    return actual
 
 
 @pytest.mark.parametrize("gpus", LAYOUTS)

@@ -31,8 +31,8 @@ def rows(name):
 
 ROWS = {row["file"].removesuffix("_config.json"): row for row in rows("aiconfigurator.csv")}
 READ = [name for name, row in ROWS.items() if not row["refused"]]
-REFUSED = [name for name, row in ROWS.items() if row["refused"]]
-BESIDE = {name: row["beside"] for name, row in ROWS.items() if row["beside"]}
+REJECTED = [name for name, row in ROWS.items() if row["refused"]]
+SIDE_FILES = {name: row["beside"] for name, row in ROWS.items() if row["beside"]}
 QUANTISATION = [name for name, row in ROWS.items() if row["refused"] == "quantized_layers"]
 
 
@@ -41,10 +41,10 @@ def fields(name):
 
 
 def test_every_config_of_the_package_is_listed():
-    found = {path.name for path in CONFIGS.iterdir() if path.name.endswith("_config.json")}
-    assert {name for name in found if not name.endswith(SIDE_FILE)} == {r["file"] for r in ROWS.values()}
+    actual = {path.name for path in CONFIGS.iterdir() if path.name.endswith("_config.json")}
+    assert {name for name in actual if not name.endswith(SIDE_FILE)} == {r["file"] for r in ROWS.values()}
     assert len(ROWS) == 89
-    assert {name for name in found if name.endswith(SIDE_FILE)} == {f"{name}_{SIDE_FILE}" for name in BESIDE}
+    assert {name for name in actual if name.endswith(SIDE_FILE)} == {f"{name}_{SIDE_FILE}" for name in SIDE_FILES}
 
 
 def test_counts_are_those_of_the_other_list():
@@ -62,22 +62,22 @@ def test_read_to_the_last_parameter(name):
     assert model.default_precision in cx.list_precisions()
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_refused_as_expected(name):
+@pytest.mark.parametrize("name", REJECTED)
+def test_rejected_as_expected(name):
     rejected(lambda: cx.load_model(fields(name)), ROWS[name]["refused"])
 
 
 @pytest.mark.parametrize("name", QUANTISATION)
-def test_only_the_quantisation_is_refused(name):
+def test_only_the_quantisation_is_rejected(name):
     config = {k: v for k, v in fields(name).items() if k not in ("quantization_config", "expert_dtype")}
     assert cx.load_model(config).n_parameters == int(ROWS[name]["parameters"])
 
 
-@pytest.mark.parametrize("name", BESIDE)
-def test_quantisation_named_in_the_file_beside(name, tmp_path):
+@pytest.mark.parametrize("name", SIDE_FILES)
+def test_quantisation_named_in_the_file_with(name, tmp_path):
     (tmp_path / "config.json").write_bytes((CONFIGS / f"{name}_config.json").read_bytes())
     (tmp_path / SIDE_FILE).write_bytes((CONFIGS / f"{name}_{SIDE_FILE}").read_bytes())
-    if BESIDE[name] in cx.list_precisions():
-        assert cx.load_model(tmp_path).default_precision == BESIDE[name]
+    if SIDE_FILES[name] in cx.list_precisions():
+        assert cx.load_model(tmp_path).default_precision == SIDE_FILES[name]
     else:
-        rejected(lambda: cx.load_model(tmp_path), BESIDE[name])
+        rejected(lambda: cx.load_model(tmp_path), SIDE_FILES[name])

@@ -32,11 +32,11 @@ def table():
 
 def documented():
     """Rows of the document's two tables, by their first cell."""
-    found = {}
+    actual = {}
     for line in DOCUMENT.read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("| ").split("|")]
-        found.setdefault(cells[0], []).append(cells)
-    return found
+        actual.setdefault(cells[0], []).append(cells)
+    return actual
 
 
 def in_fits(kernel, *given, **where):

@@ -65,9 +65,9 @@ def read():
 
 
 def test_every_row_is_there_and_counted(table):
-    found = validation.counts(table)
-    assert {name: (row["rows"], row["eligible"]) for name, row in found.iterrows()} == COUNTED
-    excluded = found[found["kind"] == "exclusion"]["rows"].sum()
+    actual = validation.counts(table)
+    assert {name: (row["rows"], row["eligible"]) for name, row in actual.iterrows()} == COUNTED
+    excluded = actual[actual["kind"] == "exclusion"]["rows"].sum()
     assert len(table) == ROWS
     assert (table["rule"] == "").sum() + excluded == ROWS
     assert (table["rule"] == "").sum() == 2800
@@ -132,13 +132,13 @@ def test_rows_that_beat_the_ideal_step(eligible):
             context = ((rows["isl"] + rows["osl"] / 2) * rows["length_share"]).round()
             answer = (rows["osl"] * rows["length_share"] - 1) * rows["tpot_s"]
             workers = rows["decode_workers"] if pool else 1
-            for share, found in ((1.0, beaten), (answer / (answer + rows["ttft_s"]), None)):
+            for share, actual in ((1.0, beaten), (answer / (answer + rows["ttft_s"]), None)):
                 batch = (rows["concurrency"] * share / workers).round().clip(lower=1)
                 ds = status.evaluate_rows(rows, "decode", status.degrees_of(pool), batch, context, ["step_time"])
                 beats = rows["tpot_s"].to_numpy() < ds["step_time"].to_numpy()
-                if found is None:
+                if actual is None:
                     explained += int(beats.sum())
                 else:
-                    found += rows["id"][beats].tolist()
+                    actual += rows["id"][beats].tolist()
     assert len(beaten) == 11
     assert explained == 3

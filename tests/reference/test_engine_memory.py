@@ -69,7 +69,7 @@ BY_HAND = {
 
 
 @pytest.mark.parametrize("name", BY_HAND)
-def test_weights_by_hand(name):
+def test_weights_hand_computed(name):
     assert logs.predicted(logs.ROWS[name])["weights"] * logs.GIB == BY_HAND[name]
 
 
@@ -83,28 +83,28 @@ def test_weights_by_hand(name):
 )
 def test_bytes_per_token_of_uniform_models(name, bytes_per_token):
     row = logs.ROWS[name]
-    assert logs.held(row, seq_len=1)["sequence"] * logs.GIB == bytes_per_token
+    assert logs.gib_per_gpu(row, seq_len=1)["sequence"] * logs.GIB == bytes_per_token
     assert row.pool_gib * logs.GIB / row.tokens == pytest.approx(bytes_per_token, rel=2e-3)
 
 
 def test_qwen3_32b_has_no_room_for_32000_tokens():
     """What refused to start: 10.24 GiB beside the weights, less 6.18 of the log on two cards, for 7.81."""
     row, other = logs.ROWS["h100-qwen3-32b-32k"], logs.ROWS["h100-qwen3-32b-tp2"]
-    size = logs.held(row, memory_fraction=0.9, reserve_bytes=(other.activation_gib + other.other_gib) * logs.GIB)
+    size = logs.gib_per_gpu(row, memory_fraction=0.9, reserve_bytes=(other.activation_gib + other.other_gib) * logs.GIB)
     assert size["sequence"] == pytest.approx(7.8125)
     assert size["budget"] - size["weights"] == pytest.approx(4.0591, abs=1e-3)
 
 
 def test_numbers_in_the_reasons():
-    half = logs.held(logs.ROWS["h20-3e-r1-pp2"])["weights"] / 2
+    half = logs.gib_per_gpu(logs.ROWS["h20-3e-r1-pp2"])["weights"] / 2
     assert half == pytest.approx(39.64, abs=0.005)
     gemma = logs.ROWS["a100-gemma-4-31b-old"]
-    assert logs.held(gemma, seq_len=1)["sequence"] * logs.GIB == 901_120
+    assert logs.gib_per_gpu(gemma, seq_len=1)["sequence"] * logs.GIB == 901_120
     assert int(50 * logs.GIB / 901_120) == 59_578
-    longest = logs.held(gemma, seq_len=262_144)["sequence"]
+    longest = logs.gib_per_gpu(gemma, seq_len=262_144)["sequence"]
     assert int(50 / longest * 262_144) == 630_722
     a100 = logs.ROWS["a100-llama-8b-tp4"]
-    size = logs.held(a100)
+    size = logs.gib_per_gpu(a100)
     assert size["weights"] + a100.tokens / a100.max_model_len * size["sequence"] > 0.9 * 80e9 / logs.GIB
     assert a100.tokens == a100.concurrency * a100.max_model_len
     budget = logs.ROWS["unnamed-24gb-card"]
@@ -163,26 +163,26 @@ def test_tokens_of_deepseek_v4_on_b200():
 
 def test_weights_of_deepseek_v4_pro_tensor_by_tensor():
     row = logs.ROWS["h200-v4-pro-tp8"]
-    beside = logs.v4_pro_beside()
-    twice = logs.held(row, precision=logs.PRECISIONS["v4-scales-twice"])["weights"]
+    extra = logs.v4_pro_extra()
+    twice = logs.gib_per_gpu(row, precision=logs.PRECISIONS["v4-scales-twice"])["weights"]
     counted = logs.predicted(row)["weights"]
-    assert twice - counted == pytest.approx(beside["scales of the experts, again in float32"], abs=1e-9)
-    assert counted + sum(beside.values()) == pytest.approx(row.weights_gib, rel=2e-3)
-    output = beside["first half of the output projection in 16 bits"]
+    assert twice - counted == pytest.approx(extra["scales of the experts, again in float32"], abs=1e-9)
+    assert counted + sum(extra.values()) == pytest.approx(row.weights_gib, rel=2e-3)
+    output = extra["first half of the output projection in 16 bits"]
     assert round(output, 2) == 0.48
-    assert sum(beside.values()) - (twice - counted) - output == pytest.approx(0.67, abs=0.005)
-    assert counted + sum(beside.values()) - (twice - counted) == pytest.approx(102.9, abs=0.05)
+    assert sum(extra.values()) - (twice - counted) - output == pytest.approx(0.67, abs=0.005)
+    assert counted + sum(extra.values()) - (twice - counted) == pytest.approx(102.9, abs=0.05)
 
 
 def test_deepseek_v4_pro_does_not_fit_at_the_fraction_it_was_started_with():
     """SGLang's rule: the share of the memory free at start that holds the weights; 0.9113 in the log."""
     row = logs.ROWS["h200-v4-pro-tp8"]
-    beside = logs.v4_pro_beside()
-    rest = sum(beside.values()) - beside["scales of the experts, again in float32"]
+    extra = logs.v4_pro_extra()
+    rest = sum(extra.values()) - extra["scales of the experts, again in float32"]
 
     def room(fraction, precision):
         options = logs.options_of(row) | {"memory_fraction": fraction, "reserve_bytes": rest * logs.GIB}
-        size = logs.held(row, precision=logs.PRECISIONS.get(precision, precision), **options)
+        size = logs.gib_per_gpu(row, precision=logs.PRECISIONS.get(precision, precision), **options)
         return size["budget"] - size["weights"]
 
     assert room(0.88, "v4-scales-twice") < 0

@@ -17,7 +17,7 @@ NAMES = ["step_time", "status", "bottleneck", "flops", "bytes_weights", "bytes_k
 def compute():
     """A few hundred points of every kind of model, phase and layout."""
     options = cx.Options(small_ops="memory", on_infeasible="ignore")
-    found = {}
+    actual = {}
     for model, layout in (
         ("llama-3.1-70b", {"tp": [1, 4, 8]}),
         ("mixtral-8x7b", {"tp": 2, "dp": 4, "ep": [1, 4, 8]}),
@@ -31,10 +31,10 @@ def compute():
             model, ["h100-sxm", "mi300x"], ["bf16", "fp8"], phase=["prefill", "decode"], batch=[1, 48],
             seq_len=[512, 8192], outputs=NAMES, options=options, dtype="float64", **layout,
         )  # fmt: skip
-        found[model] = {
+        actual[model] = {
             name: [None if np.isnan(v) else float(v) for v in ds[name].values.reshape(-1)] for name in NAMES
         }
-    return found
+    return actual
 
 
 def test_results_change_only_with_the_model_version():

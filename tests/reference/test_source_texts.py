@@ -210,7 +210,7 @@ class TestBandwidthModel:
         assert float(two.step_time) * 1e3 == pytest.approx(20.9, abs=0.05)
         assert float(two.tps_per_user) == pytest.approx(48, abs=0.5)
 
-    def test_exercise_crossover_is_rounded_down_in_the_seed(self):
+    def test_exercise_crossover_is_rounded_down_in_the_text(self):
         ds = count_model("70b", H100, int4(), batch=[73, 74])
         assert ds.bottleneck.values.tolist() == [1, 0]
         exact = float(ds.weight_bytes / ds.hbm_bandwidth) * 989e12 / (2 * 70e9)
@@ -222,7 +222,7 @@ class TestBandwidthModel:
         assert float(ds.arithmetic_intensity) == intensity
 
 
-def test_gemm_intensity_of_the_first_seed():
+def test_gemm_intensity_of_the_cheetah_text():
     """Footnote 2: K = 28672 and N = 8192 in BF16 at M = 1 and M = 512."""
     from cheetah_xr.costmodel.formulas.gemm import gemm_activations, gemm_flops
 

@@ -48,9 +48,9 @@ def test_narrow_weights_do_not_shrink_the_cache(precision):
 
 def test_qwen3_235b_on_four_gpus():
     """94 layers, keys and values, one of 4 KV heads of 128; an engine's log implies 1.2 % more."""
-    found = per_sequence("qwen3-235b-a22b-fp8", "fp8", tp=4)
-    assert found == 94 * 2 * 1 * 128 * 2 == 48_128
-    assert found == pytest.approx(48_681, rel=0.012)
+    actual = per_sequence("qwen3-235b-a22b-fp8", "fp8", tp=4)
+    assert actual == 94 * 2 * 1 * 128 * 2 == 48_128
+    assert actual == pytest.approx(48_681, rel=0.012)
 
 
 CODER_30B = {"model_type": "qwen3_moe", "hidden_size": 2048, "head_dim": 128, "num_hidden_layers": 48}
@@ -65,7 +65,7 @@ def test_qwen3_coder_30b_from_its_config():
     assert per_sequence("qwen3-30b-a3b") == 98_304
 
 
-def test_a_head_is_not_hidden_over_heads():
+def test_a_head_is_not_overlapped_over_heads():
     model = cx.load_model("mistral-small-24b-2501")
     assert model.hidden / model.n_heads == 160
     assert per_sequence("mistral-small-24b-2501") == 40 * 2 * 8 * 128 * 2 == 163_840
@@ -86,11 +86,11 @@ def test_gemma_3_at_long_context():
 @pytest.mark.parametrize(
     ("model", "window"), [("mistral-7b-v0.1", 4096), ("gemma-2-27b", 4096), ("llama-4-scout", 8192)]
 )
-def test_a_window_larger_than_the_context_is_not_held(model, window):
+def test_a_window_larger_than_the_context_takes_no_memory(model, window):
     lengths = [window // 2, window, 2 * window]
-    one, *found = per_sequence(model, seq_len=[1, *lengths])
-    assert found[:2] == [s * one for s in lengths[:2]]
-    assert found[2] < lengths[2] * one
+    one, *actual = per_sequence(model, seq_len=[1, *lengths])
+    assert actual[:2] == [s * one for s in lengths[:2]]
+    assert actual[2] < lengths[2] * one
 
 
 # ---- hybrids: the state does not shrink with the cache
@@ -182,8 +182,8 @@ PUBLISHED = {
 @pytest.mark.parametrize(("model", "precision"), PUBLISHED)
 def test_published_checkpoints_in_bytes(model, precision):
     drafts = cx.Options(on_infeasible="ignore", drafter="mtp", draft_tokens=1)
-    found = float(evaluate(model, precision, options=drafts, outputs=["weight_bytes"]).weight_bytes)
-    assert 0.99 < found / PUBLISHED[model, precision] < 1
+    actual = float(evaluate(model, precision, options=drafts, outputs=["weight_bytes"]).weight_bytes)
+    assert 0.99 < actual / PUBLISHED[model, precision] < 1
 
 
 # ---- budgets: fractions of what
@@ -212,11 +212,11 @@ def test_deepseek_v4_pro_in_sglang():
 @pytest.mark.parametrize("base", ["total", "free_at_start", "free_after_load"])
 def test_engines_take_the_fraction_of_different_memory(base):
     options = cx.Options(memory_base=base, memory_fraction=0.9, used_at_start_bytes=2e9, reserve_bytes=3e9)
-    memory, held, one = H200["memory_bytes"], weights("llama-3.1-8b"), 131_072 * 8192
+    memory, weight_bytes, one = H200["memory_bytes"], weights("llama-3.1-8b"), 131_072 * 8192
     pool = {
-        "total": 0.9 * memory - 3e9 - held,
-        "free_at_start": 0.9 * (memory - 2e9) - 3e9 - held,
-        "free_after_load": 0.9 * (memory - 2e9 - held) - 3e9,
+        "total": 0.9 * memory - 3e9 - weight_bytes,
+        "free_at_start": 0.9 * (memory - 2e9) - 3e9 - weight_bytes,
+        "free_after_load": 0.9 * (memory - 2e9 - weight_bytes) - 3e9,
     }[base]
     ds = evaluate("llama-3.1-8b", seq_len=8192, options=options, outputs=["max_batch"])
     assert int(ds.max_batch) == int(pool // one)
@@ -244,8 +244,8 @@ def test_latents_are_copied_on_every_rank(model):
 
 def test_kv_heads_are_copied_once_tp_exceeds_them():
     one = 80 * 2 * 128 * 2 * 8192
-    found = per_sequence("llama-3.1-70b", tp=[1, 2, 4, 8, 16, 32], seq_len=8192)
-    assert found == [heads * one for heads in (8, 4, 2, 1, 1, 1)]
+    actual = per_sequence("llama-3.1-70b", tp=[1, 2, 4, 8, 16, 32], seq_len=8192)
+    assert actual == [heads * one for heads in (8, 4, 2, 1, 1, 1)]
 
 
 def test_data_parallel_attention_multiplies_the_sequences_of_mla_only():
@@ -274,7 +274,7 @@ HEADS = {
 
 
 @pytest.mark.parametrize("case", HEADS.values(), ids=HEADS)
-def test_a_wrong_tp_is_refused_with_the_valid_ones(case, cli):
+def test_a_wrong_tp_is_rejected_with_the_valid_ones(case, cli):
     model, tp, valid = case
     ran = cli("estimate", "--model", model, "--gpu", "h100-sxm", "--tp", tp)
     assert ran.code == 2
@@ -303,8 +303,10 @@ def test_layouts_offer_valid_tp_only(n_gpus, model, valid):
 
 
 def test_expert_parallelism_without_tensor_parallelism_is_offered():
-    found = cx.layouts(8, "deepseek-v3")
-    assert (1, 8, 8) in zip(found.tp.values.tolist(), found.dp.values.tolist(), found.ep.values.tolist(), strict=True)
+    actual = cx.layouts(8, "deepseek-v3")
+    assert (1, 8, 8) in zip(
+        actual.tp.values.tolist(), actual.dp.values.tolist(), actual.ep.values.tolist(), strict=True
+    )
 
 
 # ---- what does not fit has no latency
@@ -350,7 +352,7 @@ def test_a_structural_field_that_is_missing_is_named(field):
     rejected(lambda: cx.load_model({name: value for name, value in V32.items() if name != field}), field)
 
 
-def test_an_unknown_spelling_of_the_experts_is_refused():
+def test_an_unknown_spelling_of_the_experts_is_rejected():
     other = {name: value for name, value in V32.items() if name != "n_routed_experts"}
     rejected(lambda: cx.load_model({**other, "num_routed_experts": 256}), "n_routed_experts", "missing")
     rejected(lambda: cx.load_model({**V32, "num_routed_experts": 256}), "num_routed_experts")

@@ -49,9 +49,9 @@ HELP = [
 
 @pytest.mark.parametrize("words", HELP)
 def test_help_imports_nothing_heavy(words):
-    found = packages_after(command(words))
-    assert {"cheetah_xr", "typer", "rich"} <= found
-    assert not found & HEAVY
+    actual = packages_after(command(words))
+    assert {"cheetah_xr", "typer", "rich"} <= actual
+    assert not actual & HEAVY
 
 
 def test_importing_the_package_imports_nothing_heavy():

@@ -63,8 +63,8 @@ def test_frontier_is_what_no_point_beats(points, sample):
     x, y = np.array(points, dtype=float).reshape(-1, 2).T
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(frontier_module, "SAMPLE", sample)
-        found = frontier_module.non_dominated(x, y)
-    assert np.flatnonzero(found).tolist() == frontier_by_loops(points)
+        actual = frontier_module.non_dominated(x, y)
+    assert np.flatnonzero(actual).tolist() == frontier_by_loops(points)
 
 
 @examples(100)
@@ -84,7 +84,7 @@ def test_every_point_of_the_other_dims_has_its_own_frontier(data):
     mask = pareto_mask(ds, "x", "y", over, minimize=minimize)
     front = pareto(ds, "x", "y", over, minimize=minimize)
     rest = [dim for dim in mask.dims if dim not in over]
-    wanted = []
+    expected = []
     for labels in itertools.product(*(ds[dim].values.tolist() for dim in rest)):
         here = dict(zip(rest, labels, strict=True))
         places = list(itertools.product(*(ds[dim].values.tolist() for dim in over)))
@@ -93,10 +93,10 @@ def test_every_point_of_the_other_dims_has_its_own_frontier(data):
         points = [tuple(sign[n] * float(ds[n].sel({d: p[d] for d in ds[n].dims})) for n in "xy") for p in at]
         kept = frontier_by_loops(points)
         assert [bool(mask.sel(p)) for p in at] == [i in kept for i in range(len(at))]
-        wanted += [at[i] for i in sorted(kept, key=lambda i: sign["x"] * points[i][0])]
+        expected += [at[i] for i in sorted(kept, key=lambda i: sign["x"] * points[i][0])]
     assert mask.dims == ("a", "b", "c", "d")
     assert [{dim: int(front[dim][i]) for dim in "abcd"} for i in range(front.sizes["point"])] == [
-        {dim: place[dim] for dim in "abcd"} for place in wanted
+        {dim: place[dim] for dim in "abcd"} for place in expected
     ]
 
 
@@ -215,17 +215,17 @@ def test_the_largest_batch_is_the_stored_one(grid):
 )
 def test_the_largest_batch_under_conditions(decode, where, holds):
     ds = cx.derive(decode.isel(precision=slice(0, 2), efficiency=1, batch=slice(None, None, -1)), "tps_per_user")
-    found = max_batch(ds, where)
+    actual = max_batch(ds, where)
     dims = ["model", "gpu", "precision", "tp", "dp", "seq_len"]
-    assert set(found.dims) == set(dims)
+    assert set(actual.dims) == set(dims)
     for place in itertools.product(*(ds[dim].values.tolist() for dim in dims)):
         here = ds.sel(dict(zip(dims, place, strict=True)))
         points = [here.isel(batch=i) for i in range(here.sizes["batch"])]
         fits = [int(p.batch) for p in points if np.isfinite(p.step_time) and holds(p)]
-        got = float(found.sel(dict(zip(dims, place, strict=True))))
+        got = float(actual.sel(dict(zip(dims, place, strict=True))))
         assert got == max(fits) if fits else math.isnan(got)
-    assert found.isnull().any()
-    assert found.notnull().any()
+    assert actual.isnull().any()
+    assert actual.notnull().any()
 
 
 # ---- time to first token

@@ -21,10 +21,10 @@ def evaluate(outputs=None, **more):
     return cx.evaluate(**{**arguments, **more})
 
 
-def test_decode_of_a_parameter_count_model_by_hand():
+def test_decode_of_a_parameter_count_model_hand_computed():
     """16 GB at 2 TB/s: 8 ms for 4 sequences."""
     ds = evaluate([n for n in DERIVED if n != "ttft"])
-    by_hand = {
+    hand_computed = {
         "tpot": 0.008,
         "tps_per_user": 125,
         "throughput": 500,
@@ -36,14 +36,14 @@ def test_decode_of_a_parameter_count_model_by_hand():
         "cost_per_million_tokens": 1.8 / (500 * 3600) * 1e6,
         "energy_per_token": 1.0,
     }
-    assert set(by_hand) == set(ds.data_vars)
-    for name, value in by_hand.items():
+    assert set(hand_computed) == set(ds.data_vars)
+    for name, value in hand_computed.items():
         assert float(ds[name]) == pytest.approx(value, rel=1e-6), name
         assert ds[name].attrs["units"] == DERIVED[name].units
         assert ds[name].attrs["long_name"]
 
 
-def test_prefill_of_a_parameter_count_model_by_hand():
+def test_prefill_of_a_parameter_count_model_hand_computed():
     """4 prompts of 1000 tokens: 4000 * 16 GFLOP at 1 PFLOP/s are 64 ms."""
     ds = evaluate(["ttft", "throughput", "mfu", "cost_per_million_tokens"], phase="prefill")
     assert float(ds.ttft) == pytest.approx(0.064, rel=1e-6)
@@ -100,12 +100,12 @@ def test_a_clipped_batch_counts_the_sequences_that_run():
 
 def test_phase_is_dropped_or_kept():
     ds = evaluate(phase=["prefill", "decode"])
-    found = cx.derive(ds, ["tpot", "ttft", "throughput"])
-    assert "phase" not in found.tpot.dims
-    assert "phase" not in found.ttft.dims
-    assert found.throughput.dims == ("phase",)
-    assert float(found.tpot) == float(ds.step_time.sel(phase="decode"))
-    assert float(found.ttft) == float(ds.step_time.sel(phase="prefill"))
+    actual = cx.derive(ds, ["tpot", "ttft", "throughput"])
+    assert "phase" not in actual.tpot.dims
+    assert "phase" not in actual.ttft.dims
+    assert actual.throughput.dims == ("phase",)
+    assert float(actual.tpot) == float(ds.step_time.sel(phase="decode"))
+    assert float(actual.ttft) == float(ds.step_time.sel(phase="prefill"))
     rejected(lambda: cx.derive(evaluate(), "ttft"), "ttft", "prefill", "decode")
     rejected(lambda: cx.derive(evaluate().drop_vars("phase"), "ttft"), "phase")
 

@@ -31,9 +31,9 @@ def plain(score, holds, over):
     for index in np.ndindex(*(score.sizes[dim] for dim in rest)):
         part = np.asarray(score.values[index]).reshape(-1)
         top = np.fmax.reduce(part, initial=-np.inf)
-        found = np.isfinite(top)
-        at = np.unravel_index(np.flatnonzero(part == top)[0], [SIZES[dim] for dim in over]) if found else None
-        answers[index] = (top, *map(int, at)) if found else None
+        actual = np.isfinite(top)
+        at = np.unravel_index(np.flatnonzero(part == top)[0], [SIZES[dim] for dim in over]) if actual else None
+        answers[index] = (top, *map(int, at)) if actual else None
     return answers
 
 
@@ -58,9 +58,9 @@ def test_as_a_plain_search(seed, monkeypatch):
         if one != [None]:
             asked, more = ds.assign_coords(least=("least", one)), [Condition(aimed, ">=", "least")]
         minimize = bool(rng.random() < 0.3)
-        found = best(asked, "metric", over, [*conditions, *more], minimize=minimize)
+        actual = best(asked, "metric", over, [*conditions, *more], minimize=minimize)
         for number, target in enumerate(one):
-            here = found if target is None else found.isel(least=number)
+            here = actual if target is None else actual.isel(least=number)
             allowed = holds if target is None else holds & (ds[aimed] >= target)
             expected = plain(-ds.metric if minimize else ds.metric, allowed, over)
             rest = [dim for dim in dims if dim not in over]
@@ -79,21 +79,21 @@ def test_as_a_plain_search(seed, monkeypatch):
 def test_limits_are_exact(name, op, dtype):
     """The times next to a limit, and some far from it, fall on the side the division puts them on."""
     accepted, rng = 2.7, np.random.default_rng(0)
-    wanted = np.array([20.0, 1 / 3, 0.1, 1e-30, 1e30, 0.0, -1.0, np.inf, *rng.lognormal(size=50)])
+    targets = np.array([20.0, 1 / 3, 0.1, 1e-30, 1e30, 0.0, -1.0, np.inf, *rng.lognormal(size=50)])
 
     def metric(times):
         times = times.astype(np.float64)
         return {"tps_per_user": accepted / times, "tpot": times / accepted, "step_time": times}[name]
 
     with np.errstate(all="ignore"):
-        near = wanted if name == "step_time" else np.concatenate([wanted * accepted, accepted / wanted])
+        near = targets if name == "step_time" else np.concatenate([targets * accepted, accepted / targets])
         times = np.abs(np.concatenate([near, rng.lognormal(size=50), [np.nan, np.inf, 0.0]]).astype(dtype))
         for _ in range(3):
             times = np.unique([times, np.nextafter(times, dtype(0)), np.nextafter(times, dtype(np.inf))])
         arrays = {"step_time": (("x",), times), "accepted": ((), accepted), "phase": ((), "decode")}
-        numbers = Numbers(("x",), ("x",), {"x": times.size}, arrays | {"least": (("least",), wanted)})
+        numbers = Numbers(("x",), ("x",), {"x": times.size}, arrays | {"least": (("least",), targets)})
         limits = limits_of(numbers, Condition(name, op, "least"))
-        for limit, number in zip(limits.values, wanted, strict=True):
+        for limit, number in zip(limits.values, targets, strict=True):
             np.testing.assert_array_equal(limits.compare(times, limit), OPERATORS[op](metric(times), number))
 
 

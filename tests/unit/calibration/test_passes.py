@@ -29,9 +29,9 @@ LAYOUTS = {"tp": [8, 4, 1, 2], "dp": [1, 2, 8, 1], "ep": [1, 8, 8, 2]}
 def table(model: str, gpu: str, precision: str) -> pd.DataFrame:
     moe = model != "llama-3.1-70b"
     ep = LAYOUTS["ep"] if moe else [1, 1, 1, 1]
-    found = pd.DataFrame({"tp": LAYOUTS["tp"], "dp": LAYOUTS["dp"], "ep": ep})
+    actual = pd.DataFrame({"tp": LAYOUTS["tp"], "dp": LAYOUTS["dp"], "ep": ep})
     kv = cx.load_precision(precision).kv_bytes
-    return found.assign(model=model, gpu=gpu, precision=precision, kv_bytes=kv, redundant_experts=0)
+    return actual.assign(model=model, gpu=gpu, precision=precision, kv_bytes=kv, redundant_experts=0)
 
 
 def random_efficiency(seed: int) -> cx.Efficiency:
@@ -88,7 +88,7 @@ def test_fields_that_follow_another_have_its_value() -> None:
     assert values["memory_routed_experts_w4"][0] == 0.5
 
 
-def test_a_mixed_pass_by_hand() -> None:
+def test_a_mixed_pass_hand_computed() -> None:
     """One prompt of 1000 tokens beside 100 decoding requests: linear kernels do 1.1 times the prompt's work."""
     given = table("llama-3.1-70b", "h100-sxm", "bf16").head(1)
     prefill = rows.case_of_rows(given, "prefill", DEGREES, np.array([1]), np.array([1000]))

@@ -147,7 +147,7 @@ def test_deepseek_says_how_much_is_missing(cli):
 
 
 @pytest.mark.parametrize(("option", "value"), [("--tp", "eight"), ("--batch", "nan"), ("--phase", "train")])
-def test_what_the_parser_refuses(option, value, cli):
+def test_what_the_parser_rejects(option, value, cli):
     ran = cli("estimate", *without(ANCHOR, option), option, value)
     assert (ran.code, ran.out) == (2, "")
     assert option in ran.err
@@ -243,7 +243,7 @@ REFUSED_DRAFTERS = {
 
 
 @pytest.mark.parametrize("case", REFUSED_DRAFTERS)
-def test_refusals_name_the_drafter(case, cli):
+def test_rejections_name_the_drafter(case, cli):
     arguments, *words = REFUSED_DRAFTERS[case]
     ran = cli("estimate", "--model", "llama-3.1-70b", "--gpu", "h200-sxm", "--tp", 8, *arguments)
     assert ran.code == 2

@@ -55,7 +55,7 @@ def test_two_pools(cli):
     assert shown(ran.out, "decode_workers") == 1
 
 
-def test_experts_exchange_unhidden_unless_told(cli):
+def test_experts_all_to_all_is_exposed_unless_set(cli):
     words = ("serve", "--model", "mixtral-8x7b", "--gpu", "h100-sxm", "--dp", 4, "--ep", 4)
     assert shown(cli(*words).out, "tpot") > shown(cli(*words, "-o", "overlap_ep=1").out, "tpot")
 

@@ -17,7 +17,7 @@ BF16, FP32 = 2, 4
 KV = 2  # keys and values
 
 
-def held(model, variable="kv_bytes_per_sequence", precision="bf16", seq_len=1024, options=ANY_MEMORY, **more):
+def size(model, variable="kv_bytes_per_sequence", precision="bf16", seq_len=1024, options=ANY_MEMORY, **more):
     """Bytes on one GPU, as a list over the lengths; every point must be valid."""
     layout = {"batch": more.get("dp", 1), **more}
     ds = cx.evaluate(
@@ -117,8 +117,8 @@ CACHES = {
 
 
 @pytest.mark.parametrize("model", CACHES)
-def test_cache_by_hand(model):
-    assert held(model, seq_len=LENGTHS) == [CACHES[model](s) for s in LENGTHS]
+def test_cache_hand_computed(model):
+    assert size(model, seq_len=LENGTHS) == [CACHES[model](s) for s in LENGTHS]
 
 
 def test_the_numbers_of_the_notes():
@@ -179,21 +179,21 @@ SHARDED = {
 
 
 @pytest.mark.parametrize(("model", "tp"), SHARDED)
-def test_cache_of_one_of_several_gpus_by_hand(model, tp):
-    assert held(model, seq_len=LENGTHS, tp=tp) == [SHARDED[model, tp](s) for s in LENGTHS]
+def test_cache_of_one_of_several_gpus_hand_computed(model, tp):
+    assert size(model, seq_len=LENGTHS, tp=tp) == [SHARDED[model, tp](s) for s in LENGTHS]
 
 
 @pytest.mark.parametrize("model", ["llama-3.1-70b", "deepseek-v3.2", "deepseek-v4-flash", "qwen3-next-80b-a3b"])
 def test_data_parallel_ranks_and_experts_change_no_sequence(model):
     layout = {"tp": 2, "dp": 4, "ep": 1 if model.startswith("llama") else 8}
-    assert held(model, seq_len=LENGTHS, **layout) == held(model, seq_len=LENGTHS, tp=2)
+    assert size(model, seq_len=LENGTHS, **layout) == size(model, seq_len=LENGTHS, tp=2)
 
 
 @pytest.mark.parametrize("model", ["llama-3.1-8b", "gemma-3-27b", "deepseek-v4-pro", "kimi-k3", "minimax-m1"])
 def test_a_prefill_holds_prompt_and_cached_tokens(model):
     cached = cx.Options(on_infeasible="ignore", cached_tokens=5000)
-    assert held(model, seq_len=LENGTHS, phase="prefill") == [CACHES[model](s) for s in LENGTHS]
-    assert held(model, seq_len=LENGTHS, phase="prefill", options=cached) == [CACHES[model](s + 5000) for s in LENGTHS]
+    assert size(model, seq_len=LENGTHS, phase="prefill") == [CACHES[model](s) for s in LENGTHS]
+    assert size(model, seq_len=LENGTHS, phase="prefill", options=cached) == [CACHES[model](s + 5000) for s in LENGTHS]
 
 
 # ---- 8-bit caches: neither states nor convolutions shrink; index keys are 128 bytes and a scale of 4
@@ -216,8 +216,8 @@ FP8_KV = {
 
 
 @pytest.mark.parametrize("model", FP8_KV)
-def test_cache_in_8_bits_by_hand(model):
-    assert held(model, seq_len=LENGTHS, precision="fp8-kv8") == [FP8_KV[model](s) for s in LENGTHS]
+def test_cache_in_8_bits_hand_computed(model):
+    assert size(model, seq_len=LENGTHS, precision="fp8-kv8") == [FP8_KV[model](s) for s in LENGTHS]
 
 
 # ---- drafters keep a cache of their own
@@ -233,17 +233,17 @@ MTP = {
 
 
 @pytest.mark.parametrize("model", MTP)
-def test_cache_of_the_prediction_module_by_hand(model):
+def test_cache_of_the_mtp_module_hand_computed(model):
     drafts = cx.Options(on_infeasible="ignore", draft_tokens=1, drafter="mtp")
-    assert held(model, seq_len=LENGTHS, options=drafts) == [MTP[model](s) for s in LENGTHS]
+    assert size(model, seq_len=LENGTHS, options=drafts) == [MTP[model](s) for s in LENGTHS]
 
 
 def test_a_draft_model_adds_its_cache_and_weights():
     drafts = cx.Options(on_infeasible="ignore", draft_tokens=3, drafter="llama-3.1-8b")
     both = [CACHES["llama-3.1-70b"](s) + CACHES["llama-3.1-8b"](s) for s in LENGTHS[:8]]
-    assert held("llama-3.1-70b", seq_len=LENGTHS[:8], options=drafts) == both
+    assert size("llama-3.1-70b", seq_len=LENGTHS[:8], options=drafts) == both
     weights = WEIGHTS["llama-3.1-70b"] + WEIGHTS["llama-3.1-8b"]
-    assert held("llama-3.1-70b", "weight_bytes", options=drafts) == weights * BF16
+    assert size("llama-3.1-70b", "weight_bytes", options=drafts) == weights * BF16
 
 
 # ---- weights: elements of all matrices
@@ -330,8 +330,8 @@ WEIGHTS = {
 
 
 @pytest.mark.parametrize("model", WEIGHTS)
-def test_weights_by_hand(model):
-    assert held(model, "weight_bytes") == WEIGHTS[model] * BF16
+def test_weights_hand_computed(model):
+    assert size(model, "weight_bytes") == WEIGHTS[model] * BF16
 
 
 @pytest.mark.parametrize("model", WEIGHTS)
@@ -398,32 +398,32 @@ SHARDED_WEIGHTS = {
 
 
 @pytest.mark.parametrize(("model", "layout"), SHARDED_WEIGHTS)
-def test_weights_of_one_of_several_gpus_by_hand(model, layout):
+def test_weights_of_one_of_several_gpus_hand_computed(model, layout):
     degrees = dict(zip(("tp", "dp", "ep"), layout, strict=True))
-    assert held(model, "weight_bytes", **degrees) == SHARDED_WEIGHTS[model, layout] * BF16
+    assert size(model, "weight_bytes", **degrees) == SHARDED_WEIGHTS[model, layout] * BF16
 
 
 def test_redundant_experts_take_memory():
     spare = cx.Options(on_infeasible="ignore", redundant_experts=32)
     more = SHARDED_WEIGHTS["deepseek-v3", (1, 8, 8)] + 58 * 4 * EXPERT_V3
-    assert held("deepseek-v3", "weight_bytes", dp=8, ep=8, options=spare) == more * BF16
+    assert size("deepseek-v3", "weight_bytes", dp=8, ep=8, options=spare) == more * BF16
 
 
-def test_weights_of_the_prediction_module():
+def test_weights_of_the_mtp_module():
     """Its layer and the projection of state and embedding; embedding and head are those of the model."""
     drafts = cx.Options(on_infeasible="ignore", draft_tokens=1, drafter="mtp")
     module = LATENT_V3 + 7168 * 256 + (256 + 1) * EXPERT_V3 + 2 * 7168 * 7168
-    assert held("deepseek-v3", "weight_bytes", options=drafts) == (WEIGHTS["deepseek-v3"] + module) * BF16
+    assert size("deepseek-v3", "weight_bytes", options=drafts) == (WEIGHTS["deepseek-v3"] + module) * BF16
 
 
 def test_weights_by_class_of_precision():
     """Experts in 4 bits and a scale of 8 per 32 elements; the rest as the published checkpoints have it."""
     experts = 36 * 128 * 3 * 2880 * 2880
     rest = WEIGHTS["gpt-oss-120b"] - experts
-    assert held("gpt-oss-120b", "weight_bytes", precision="mxfp4-experts") == experts * (0.5 + 1 / 32) + rest * BF16
+    assert size("gpt-oss-120b", "weight_bytes", precision="mxfp4-experts") == experts * (0.5 + 1 / 32) + rest * BF16
     routed = 43 * 256 * V4_FLASH_EXPERT
     compressors = 21 * (V4_FLASH_CSA - 1024 * 64 * 128) + 20 * V4_FLASH_HCA  # with the indexer's weights per head
     wide = 2 * 129280 * 4096 + 43 * (4096 * 256 + V4_FLASH_STREAMS) + compressors  # as embedding, head, routers: bf16
     fp8 = WEIGHTS["deepseek-v4-flash"] - routed - wide
     mixed = routed * (0.5 + 1 / 32) + fp8 + wide * BF16
-    assert held("deepseek-v4-flash", "weight_bytes", precision="fp8-fp4-experts") == mixed
+    assert size("deepseek-v4-flash", "weight_bytes", precision="fp8-fp4-experts") == mixed

@@ -7,8 +7,8 @@ from tests.helpers.hand_computed import (
     INDEX,
     MLA,
     STATE,
+    cache_bytes,
     evaluated,
-    held,
     kernels,
     layers,
     resident_weights,
@@ -30,11 +30,11 @@ def test_narrow_values_and_an_output_gate():
         "attn_proj": (2 * 12 * 1080, 1080, 0, 12 * 128),
         "attn_core": (2 * 14 * 4 * 10 * 3, 0, 4 * 28 * 3, 12 * (56 + 28)),
     }
-    assert held(model, 100) == 2800
+    assert cache_bytes(model, 100) == 2800
     assert resident_weights(model) == 1080
     # over 4 GPUs: one query head each and a whole KV head: 8 + 8 + 6 + 6 = 28, 280 + 60 weights, 14 per cached token
     assert resident_weights(model, tp=4) == 340
-    assert held(model, 100, tp=4) == 1400
+    assert cache_bytes(model, 100, tp=4) == 1400
 
 
 def test_values_that_are_keys_have_no_weights():
@@ -48,7 +48,7 @@ def test_values_that_are_keys_have_no_weights():
         "attn_proj": (8 * 1440, 1440, 0, 4 * 164),
         "attn_core": (2 * 32 * 4 * 10, 0, 4 * 32, 4 * (128 + 32)),
     }
-    assert held(model, 100) == 3200
+    assert cache_bytes(model, 100) == 3200
 
 
 def test_layers_that_share_a_cache():
@@ -60,7 +60,7 @@ def test_layers_that_share_a_cache():
         "attn_core": (2 * (2 * 16 * 4 * 100), 0, 101 * 32 + 100 * 32, 2 * 64),
     }
     assert kernels(model, "prefill", 4)["attn_core"] == (2 * (2 * 16 * 4 * 10), 0, 4 * 32, 2 * 4 * (64 + 32))
-    assert held(model, 100) == 3200
+    assert cache_bytes(model, 100) == 3200
 
 
 # ---- sparse attention
@@ -86,7 +86,7 @@ def test_indexer_of_grouped_queries():
     drafted = kernels(model, "decode", 100, draft_tokens=2)
     assert drafted["indexer"] == (30 * 303, 0, 103 * 50, 3 * 15)
     assert drafted["attn_core"] == (2 * 16 * 4 * 21, 0, (21 + 3) * 32, 3 * 64)
-    assert held(model, 100) == 100 * (32 + 50)
+    assert cache_bytes(model, 100) == 100 * (32 + 50)
     assert resident_weights(model) == 1160
 
 
@@ -97,7 +97,7 @@ def test_shared_choice_of_an_indexer():
         "attn_core": (2 * 16 * 4 * 7, 0, (7 + 1) * 32, 64),
     }
     assert kernels(model, "prefill", 10)["attn_core"] == (2 * 16 * 4 * 49, 0, 10 * 32, 10 * (64 + 32))
-    assert held(model, 100) == 3200
+    assert cache_bytes(model, 100) == 3200
 
 
 def test_indexer_of_latent_attention():
@@ -119,7 +119,7 @@ def test_indexer_of_latent_attention():
         "indexer": (30 * 55, 0, 10 * 50, 10 * 15 + 10 * 5),
         "attn_core": (28 * 4 * 49, 0, 10 * 8, 10 * (4 * 14 + 8)),
     }
-    assert held(model, 100) == 100 * (8 + 50)
+    assert cache_bytes(model, 100) == 100 * (8 + 50)
     # split over 2: the first steps and the indexer are replicated, 50 + 80 + 75 + 50 + 30, the rest is halved
     assert resident_weights(model, tp=2) == 285 + (100 + 144 + 120) / 2
 
@@ -133,7 +133,7 @@ def test_output_gate_of_latent_attention():
         "attn_core": (16 * 4 * 55, 0, 10 * 8, 10 * 4 * 16),
     }
     assert kernels(model, "decode", 100)["attn_proj"] == (2 * 614, 614, 0, 15 + 25 + 18 + 72 + 22 + 22)
-    assert held(model, 100) == 800
+    assert cache_bytes(model, 100) == 800
 
 
 # ---- compressed attention
@@ -155,8 +155,8 @@ def test_window_of_raw_tokens():
     # 3 queries look back over 8 tokens together; a prefill after 9 cached tokens over 5
     assert kernels(model, "decode", 100, draft_tokens=2)["attn_core"] == (32 * 4 * 18, 0, (8 + 3) * 8, 3 * 64)
     assert kernels(model, "prefill", 2, cached_tokens=9)["attn_core"] == (32 * 4 * 12, 0, (5 + 2) * 8, 2 * (64 + 8))
-    assert held(model, 100) == 48
-    assert held(model, 4) == 32
+    assert cache_bytes(model, 100) == 48
+    assert cache_bytes(model, 4) == 32
 
 
 def test_entries_that_all_queries_see():
@@ -176,7 +176,7 @@ def test_entries_that_all_queries_see():
     # after 9 cached tokens two more complete an entry; the query at 10 and that at 11 see it
     late = kernels(model, "prefill", 2, cached_tokens=9)["attn_core"]
     assert late == (32 * 4 * (12 + 2), 0, (5 + 0 + 2 + 1) * 8, 2 * 64 + 3 * 8)
-    assert held(model, 100) == (6 + 10) * 8
+    assert cache_bytes(model, 100) == (6 + 10) * 8
 
 
 def test_entries_that_an_indexer_chooses():
@@ -197,7 +197,7 @@ def test_entries_that_an_indexer_chooses():
         "indexer": (30 * 15, 0, 3 * 50, 12 * 15 + 3 * 5),
         "attn_core": (32 * 4 * (57 + 15), 0, (12 + 3) * 8, 12 * 64 + (12 + 3) * 8),
     }
-    assert held(model, 100) == (6 + 25) * 8 + 25 * 50
+    assert cache_bytes(model, 100) == (6 + 25) * 8 + 25 * 50
     # on two ranks: 50 + 80 + 75 + 550 replicated, 160 + 96 + 60 halved
     assert resident_weights(model, tp=2) == 755 + 316 / 2
 
@@ -238,9 +238,9 @@ def test_deltanet():
     assert kernels(model, "prefill", 100)["attn_core"] == (100 * 4 * 2522, 0, 6096, 100 * 52)
     # three tokens of a draft: the state is read and written once
     assert kernels(model, "decode", 100, draft_tokens=2)["attn_core"] == (3 * 4 * 105, 0, 2 * 6096, 3 * 52)
-    assert held(model, 100) == held(model, 9) == 6096
+    assert cache_bytes(model, 100) == cache_bytes(model, 9) == 6096
     assert resident_weights(model) == 928
-    assert held(model, 100, tp=2) == 3048
+    assert cache_bytes(model, 100, tp=2) == 3048
 
 
 def test_mamba2():
@@ -255,10 +255,10 @@ def test_mamba2():
         "attn_proj": (8 * (2 * 760 + 256), 888, 0, 8 * 160),
         "attn_core": (8 * 4 * 164, 0, 6096, 8 * 52),
     }
-    assert held(model, 100) == 6096
+    assert cache_bytes(model, 100) == 6096
     # 4 ranks: a group of its own copy each (3 wide), one head (5): 10 -> 6 + 5 + 5 + 1: 170; output 50; 11 channels
     assert resident_weights(model, tp=4) == 170 + 50 + 44
-    assert held(model, 100, tp=4) == 1500 + 33
+    assert cache_bytes(model, 100, tp=4) == 1500 + 33
 
 
 def test_kda():
@@ -273,7 +273,7 @@ def test_kda():
         "attn_proj": (8 * (2 * 668 + 256), 796, 0, 8 * 196),
         "attn_core": (8 * 4 * 394, 0, 6096, 8 * 52),
     }
-    assert held(model, 100) == 6096
+    assert cache_bytes(model, 100) == 6096
     # two ranks: 10 -> 2 and 10 -> 3 are replicated
     assert resident_weights(model, tp=2) == 50 + (360 + 40 + 18 + 200 + 128) / 2
     # a full gate is in the one GEMM: 10 -> 56
@@ -291,13 +291,13 @@ def test_lightning():
         "attn_proj": (16 * 720, 720, 0, 8 * 92),
         "attn_core": (8 * 4 * 188, 0, 6000, 8 * 52),
     }
-    assert held(model, 100) == 6000
+    assert cache_bytes(model, 100) == 6000
 
 
 # ---- MLPs
 
 
-def test_latent_experts_beside_a_dense_mlp():
+def test_latent_experts_with_a_dense_mlp():
     model = layers(("none", "moe+dense", {"intermediate": 12}), **EXPERTS, expert_hidden=5)
     # Dense 3*10*12 = 360, activations (10 + 24) + (12 + 10). Router and gate 10 -> 8 + 1. Shared experts 3*10*4 = 120
     # and 10 -> 5 -> 10: 220, activations (10 + 8) + (4 + 10) + 15 + 15 = 62. An expert reads 5: 3*5*6 = 90,
@@ -316,7 +316,7 @@ def test_latent_experts_beside_a_dense_mlp():
         "routed_experts": (2 * 8 * 90, 5.46875 * 90, 0, 8 * 28),
     }
     assert resident_weights(model) == 360 + 90 + 220 + 8 * 90
-    assert held(model, 100) == 0
+    assert cache_bytes(model, 100) == 0
     # two ranks, an expert on one of them: router 90 and latent projections 100 are replicated
     assert resident_weights(model, tp=2, ep=2) == 90 + 100 + (360 + 120 + 8 * 90) / 2
 
@@ -344,8 +344,8 @@ def test_collectives_of_layers():
 
 def test_small_operations():
     def small(model, kind, phase="decode", seq_len=100):
-        found = kernels(model, phase, seq_len, small_ops=kind, activation_traffic="none")["small_ops"]
-        return found[0 if kind == "flops" else 3]
+        actual = kernels(model, phase, seq_len, small_ops=kind, activation_traffic="none")["small_ops"]
+        return actual[0 if kind == "flops" else 3]
 
     # norm and residual of 10; half of (4 + 2) heads of 8 is rotated: 24; a gate of 4*6 = 24; 4*100 scores
     gated = layers(("gqa", "none", {"rotary": 0.5}), **GQA, v_head_dim=6, output_gate=True)
@@ -384,9 +384,9 @@ def test_cache_of_a_hybrid_has_fixed_capped_and_growing_parts():
         **STATE,
         intermediate=12,
     )
-    assert held(model, 100) == 6096 + 50 * 32 + 100 * 32
-    assert held(model, 20) == 6096 + 20 * 32 + 20 * 32
-    assert held(model, 100, phase="prefill", cached_tokens=30) == 6096 + 50 * 32 + 130 * 32
+    assert cache_bytes(model, 100) == 6096 + 50 * 32 + 100 * 32
+    assert cache_bytes(model, 20) == 6096 + 20 * 32 + 20 * 32
+    assert cache_bytes(model, 100, phase="prefill", cached_tokens=30) == 6096 + 50 * 32 + 130 * 32
     # what is left of 0.9 GB after 2000 + 928 + 2*960 + 3*360 of weights holds this many sequences
     assert evaluated(model)["max_batch"] == (900_000_000 - 5928) // (6096 + 150 * 32)
 

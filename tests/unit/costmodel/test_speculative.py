@@ -11,8 +11,8 @@ from tests.helpers.hand_computed import (
     GPU,
     GQA,
     STATE,
+    cache_bytes,
     evaluated,
-    held,
     kernels,
     layers,
     resident_weights,
@@ -34,30 +34,30 @@ DRAFT = cx.Model(
 ALL = ("layers", "embedding", "lm_head")
 
 
-def total(found, column):
-    return sum(row[column] for row in found.values())
+def total(actual, column):
+    return sum(row[column] for row in actual.values())
 
 
-def test_prediction_module():
+def test_mtp_module():
     # Layer: 960 + 360 weights, cache 32 per token; the module has one of its own and 2*10 -> 10: 200.
-    found = kernels(TARGET, "decode", 100, draft_tokens=2, drafter="mtp", include=ALL)
+    actual = kernels(TARGET, "decode", 100, draft_tokens=2, drafter="mtp", include=ALL)
     # 3 tokens are verified; two passes draft one each, over the same 100 tokens
-    assert found["attn_proj"] == (2 * (3 + 2) * 960, 3 * 960, 0, (3 + 2) * (74 + 42))
-    assert found["attn_core"] == (2 * 16 * 4 * (303 + 2 * 100), 0, 103 * 32 + 2 * 101 * 32, (3 + 2) * 64)
+    assert actual["attn_proj"] == (2 * (3 + 2) * 960, 3 * 960, 0, (3 + 2) * (74 + 42))
+    assert actual["attn_core"] == (2 * 16 * 4 * (303 + 2 * 100), 0, 103 * 32 + 2 * 101 * 32, (3 + 2) * 64)
     projected = (20 + 10) * 2
-    assert found["dense_mlp"] == (2 * 5 * 360 + 2 * 2 * 200, 3 * 360 + 2 * 200, 0, 5 * 56 + projected)
-    assert found["embedding"] == (0, 3 * 10 + 2 * 10, 0, 0)
-    assert found["lm_head"] == (2 * 5 * 1000, 3 * 1000, 0, 5 * 110)
+    assert actual["dense_mlp"] == (2 * 5 * 360 + 2 * 2 * 200, 3 * 360 + 2 * 200, 0, 5 * 56 + projected)
+    assert actual["embedding"] == (0, 3 * 10 + 2 * 10, 0, 0)
+    assert actual["lm_head"] == (2 * 5 * 1000, 3 * 1000, 0, 5 * 110)
     # prefill: one pass of layers and projection, neither embedding nor LM head
-    found = kernels(TARGET, "prefill", 4, draft_tokens=2, drafter="mtp", include=ALL)
-    assert found["attn_proj"] == (2 * 8 * 960, 2 * 960, 0, 8 * 116)
-    assert found["attn_core"] == (2 * 16 * 4 * 20, 0, 2 * 4 * 32, 8 * (64 + 32))
-    assert found["dense_mlp"] == (2 * 8 * 360 + 2 * 4 * 200, 2 * 360 + 200, 0, 8 * 56 + 4 * 30)
-    assert found["embedding"] == (0, 40, 0, 0)
-    assert found["lm_head"] == (2 * 1000, 1000, 0, 110)
+    actual = kernels(TARGET, "prefill", 4, draft_tokens=2, drafter="mtp", include=ALL)
+    assert actual["attn_proj"] == (2 * 8 * 960, 2 * 960, 0, 8 * 116)
+    assert actual["attn_core"] == (2 * 16 * 4 * 20, 0, 2 * 4 * 32, 8 * (64 + 32))
+    assert actual["dense_mlp"] == (2 * 8 * 360 + 2 * 4 * 200, 2 * 360 + 200, 0, 8 * 56 + 4 * 30)
+    assert actual["embedding"] == (0, 40, 0, 0)
+    assert actual["lm_head"] == (2 * 1000, 1000, 0, 110)
     assert resident_weights(TARGET, drafter="mtp") == 2 * 1320 + 200
     assert resident_weights(TARGET, draft_tokens=2) == 1320
-    assert held(TARGET, 100, drafter="mtp") == 2 * 3200
+    assert cache_bytes(TARGET, 100, drafter="mtp") == 2 * 3200
     # layer, projection, norms: two of the layer, three of the module
     assert TARGET.n_parameters_mtp == 1320 + 200 + 5 * 10
 
@@ -70,35 +70,35 @@ def test_drafter_without_drafts_takes_memory_only():
 
 def test_draft_model():
     # Its layer: 6 -> 18: 108, 6 -> 6: 36, MLP 3*6*5 = 90; cache 2*2*3 = 12 per token; embedding and LM head 300 each.
-    found = kernels(TARGET, "decode", 100, batch=2, draft_tokens=2, drafter=DRAFT, include=ALL)
-    assert found["attn_proj"] == (2 * 6 * 960 + 2 * 4 * 144, 960 + 2 * 144, 0, 6 * 116 + 4 * (24 + 12))
-    assert found["attn_core"] == (
+    actual = kernels(TARGET, "decode", 100, batch=2, draft_tokens=2, drafter=DRAFT, include=ALL)
+    assert actual["attn_proj"] == (2 * 6 * 960 + 2 * 4 * 144, 960 + 2 * 144, 0, 6 * 116 + 4 * (24 + 12))
+    assert actual["attn_core"] == (
         2 * (128 * 303 + 2 * 6 * 2 * 2 * 100),
         0,
         2 * (103 * 32 + 2 * 101 * 12),
         6 * 64 + 4 * 12,
     )
-    assert found["dense_mlp"] == (2 * 6 * 360 + 2 * 4 * 90, 360 + 2 * 90, 0, 6 * 56 + 4 * (16 + 11))
-    assert found["embedding"] == (0, 6 * 10 + 4 * 6, 0, 0)
-    assert found["lm_head"] == (2 * 6 * 1000 + 2 * 4 * 300, 1000 + 2 * 300, 0, 6 * 110 + 4 * 56)
+    assert actual["dense_mlp"] == (2 * 6 * 360 + 2 * 4 * 90, 360 + 2 * 90, 0, 6 * 56 + 4 * (16 + 11))
+    assert actual["embedding"] == (0, 6 * 10 + 4 * 6, 0, 0)
+    assert actual["lm_head"] == (2 * 6 * 1000 + 2 * 4 * 300, 1000 + 2 * 300, 0, 6 * 110 + 4 * 56)
     # prefill: one whole pass
-    found = kernels(TARGET, "prefill", 4, draft_tokens=2, drafter=DRAFT, include=ALL)
-    assert total(found, 0) == (8 * 1320 + 128 * 10 + 2 * 1000) + (8 * 234 + 24 * 10 + 2 * 300)
-    assert total(found, 1) == (1320 + 40 + 1000) + (234 + 24 + 300)
-    assert total(found, 2) == 4 * 32 + 4 * 12
+    actual = kernels(TARGET, "prefill", 4, draft_tokens=2, drafter=DRAFT, include=ALL)
+    assert total(actual, 0) == (8 * 1320 + 128 * 10 + 2 * 1000) + (8 * 234 + 24 * 10 + 2 * 300)
+    assert total(actual, 1) == (1320 + 40 + 1000) + (234 + 24 + 300)
+    assert total(actual, 2) == 4 * 32 + 4 * 12
     assert resident_weights(TARGET, drafter=DRAFT) == 1320 + 234 + 600
-    assert held(TARGET, 100, drafter=DRAFT) == 3200 + 1200
+    assert cache_bytes(TARGET, 100, drafter=DRAFT) == 3200 + 1200
 
 
 def test_parameter_count_draft_model():
     count_model = cx.ParameterCountModel(name="count", n_parameters=500, n_layers=3, n_kv_heads=1, head_dim=2)
     # 500 weights, 1000 FLOP per token, a cache of 3 * 2*2 = 12 per token
-    found = kernels(TARGET, "decode", 100, draft_tokens=2, drafter=count_model)
-    assert found["dense_mlp"] == (2 * 3 * 360 + 2 * 2 * 500, 360 + 2 * 500, 2 * 101 * 12, 3 * 56)
-    found = kernels(TARGET, "prefill", 4, drafter=count_model, draft_tokens=2)
-    assert found["dense_mlp"] == (2 * 4 * 360 + 2 * 4 * 500, 360 + 500, 4 * 12, 4 * 56)
+    actual = kernels(TARGET, "decode", 100, draft_tokens=2, drafter=count_model)
+    assert actual["dense_mlp"] == (2 * 3 * 360 + 2 * 2 * 500, 360 + 2 * 500, 2 * 101 * 12, 3 * 56)
+    actual = kernels(TARGET, "prefill", 4, drafter=count_model, draft_tokens=2)
+    assert actual["dense_mlp"] == (2 * 4 * 360 + 2 * 4 * 500, 360 + 500, 4 * 12, 4 * 56)
     assert resident_weights(TARGET, drafter=count_model) == 1320 + 500
-    assert held(TARGET, 100, drafter=count_model) == 3200 + 1200
+    assert cache_bytes(TARGET, 100, drafter=count_model) == 3200 + 1200
 
 
 def test_overheads_of_drafting():
@@ -136,10 +136,10 @@ def test_layers_that_work_on_prompts_cost_the_host_more():
 
 
 def test_draft_passes_are_cut_into_micro_batches():
-    found = kernels(TARGET, "decode", 100, batch=4, draft_tokens=2, drafter="mtp", micro_batches=2)
+    actual = kernels(TARGET, "decode", 100, batch=4, draft_tokens=2, drafter="mtp", micro_batches=2)
     # weights are read once for each of 2 micro-batches, of all 3 passes; tokens are as many as before
-    assert found["attn_proj"] == (2 * 4 * 5 * 960, 2 * 3 * 960, 0, 4 * 5 * 116)
-    assert found["dense_mlp"][:2] == (2 * 4 * (5 * 360 + 2 * 200), 2 * (3 * 360 + 2 * 200))
+    assert actual["attn_proj"] == (2 * 4 * 5 * 960, 2 * 3 * 960, 0, 4 * 5 * 116)
+    assert actual["dense_mlp"][:2] == (2 * 4 * (5 * 360 + 2 * 200), 2 * (3 * 360 + 2 * 200))
 
 
 # ---- what a layout can split

@@ -19,7 +19,7 @@ def experts(precision="fp8", efficiency=GROUPED, **layout):
 @pytest.mark.parametrize(
     ("dp", "ep", "tp", "share"), [(8, 8, 1, 0.6), (4, 8, 2, 0.6), (8, 1, 1, 0.2), (1, 8, 8, 0.2), (1, 1, 8, 0.2)]
 )
-def test_by_hand(dp, ep, tp, share):
+def test_hand_computed(dp, ep, tp, share):
     # 58 layers, 8 of 256 experts of three 7168 x 2048 matrices for every token, over 8 GPUs of 1978.9 TFLOP/s each
     flops = 58 * 64 * 4096 * 8 * 3 * 2 * 7168 * 2048 / 8
     assert experts(dp=dp, ep=ep, tp=tp) == pytest.approx(flops / (share * 1978.9e12), rel=1e-6)
@@ -62,6 +62,6 @@ def test_it_is_an_axis():
     np.testing.assert_array_equal(swept["step_time"], [one["step_time"] for one in ones])
 
 
-def test_bad_numbers_are_refused():
+def test_bad_numbers_are_rejected():
     with pytest.raises(cx.SpecError, match=r"compute_routed_experts_grouped.*1\.5"):
         cx.load_efficiency({"name": "x", "compute_routed_experts_grouped": 1.5})

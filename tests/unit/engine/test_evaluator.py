@@ -89,9 +89,9 @@ def test_blocks_and_threads_do_not_change_a_bit(name, points):
     whole = job.compute()
     cut = blocks.cut(job.grid, points)
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda block: (block, job.compute(block.selection)), cut))
+        actual = list(pool.map(lambda block: (block, job.compute(block.selection)), cut))
     built = {n: np.full_like(v, -7) for n, v in whole.items()}
-    for block, values in found:
+    for block, values in actual:
         for n, value in values.items():
             built[n][tuple(block.selection[dim] for dim in job.dims_of(n))] = value
     assert_same(whole, built)
@@ -157,9 +157,9 @@ def test_sweeping_kv_heads_gives_mqa_gqa_and_mha():
     )
     record = cx.load_model("llama-3.1-70b").model_dump()
     for n in heads:
-        by_hand = cx.evaluate(record | {"n_kv_heads": n}, "h100-sxm", tp=4, batch=16, seq_len=4096)
+        hand_computed = cx.evaluate(record | {"n_kv_heads": n}, "h100-sxm", tp=4, batch=16, seq_len=4096)
         for name in ("step_time", "bytes_kv", "weight_bytes", "max_batch", "status"):
-            np.testing.assert_allclose(swept[name].sel(n_kv_heads=n), by_hand[name], rtol=1e-6, err_msg=name)
+            np.testing.assert_allclose(swept[name].sel(n_kv_heads=n), hand_computed[name], rtol=1e-6, err_msg=name)
 
 
 def test_sweeping_layers():
@@ -247,7 +247,7 @@ def test_component_breakdown_adds_up():
     np.testing.assert_allclose(parts.time.sum("kernel") + parts.time_overhead, parts.step_time, rtol=1e-9)
 
 
-def test_ledger_agrees_with_the_totals():
+def test_operations_agrees_with_the_totals():
     for model, phase in (
         ("qwen3-32b", "prefill"),
         ("deepseek-v3", "decode"),
@@ -255,15 +255,19 @@ def test_ledger_agrees_with_the_totals():
         ("8b", "decode"),
     ):
         chosen = cx.Options(small_ops="flops", on_infeasible="ignore")
-        ledger = cx.operations(model, phase, 777, options=chosen, precision="fp8", batch=3)
+        operations = cx.operations(model, phase, 777, options=chosen, precision="fp8", batch=3)
         whole = cx.evaluate(model, "h100-sxm", "fp8", batch=3, seq_len=777, phase=phase, options=chosen)
         for name in ("flops", "bytes_weights", "bytes_kv", "bytes_activations"):
-            np.testing.assert_allclose((ledger[name] * ledger["count"]).sum(), whole[name], rtol=1e-12, err_msg=name)
+            np.testing.assert_allclose(
+                (operations[name] * operations["count"]).sum(), whole[name], rtol=1e-12, err_msg=name
+            )
 
 
-def test_ledger_of_micro_batches():
+def test_operations_of_micro_batches():
     chosen = cx.Options(micro_batches=2, on_infeasible="ignore")
-    ledger = cx.operations("deepseek-v3", "decode", 3000, options=chosen, precision="fp8", batch=96, dp=8, ep=8)
+    operations = cx.operations("deepseek-v3", "decode", 3000, options=chosen, precision="fp8", batch=96, dp=8, ep=8)
     whole = cx.evaluate("deepseek-v3", "h100-sxm", "fp8", batch=96, seq_len=3000, dp=8, ep=8, options=chosen)
     for name in ("flops", "bytes_weights", "bytes_kv"):
-        np.testing.assert_allclose((ledger[name] * ledger["count"]).sum(), whole[name], rtol=1e-12, err_msg=name)
+        np.testing.assert_allclose(
+            (operations[name] * operations["count"]).sum(), whole[name], rtol=1e-12, err_msg=name
+        )

@@ -111,7 +111,7 @@ def test_layouts_of_a_number_of_gpus(n_gpus):
     rejected(lambda: cx.layouts(n_gpus, "llama-3.1-8b"), "n_gpus", repr(n_gpus))
 
 
-def test_operations_and_breakdown_refuse_the_same():
+def test_operations_and_breakdown_reject_the_same():
     rejected(lambda: cx.operations("qwen3-32b", "train", 1), "phase 'train'")
     rejected(lambda: cx.operations("qwen3-32b", "decode", 0), "workload_below_one")
     rejected(lambda: cx.operations("qwen3-32b", "decode", 10, tp=3), "tp_heads")
@@ -140,7 +140,7 @@ def test_a_number_some_layers_have_of_their_own_is_not_an_axis():
         cx.evaluate("deepseek-v3", "h200-sxm", batch=1, seq_len=1, overrides={"model.q_lora_rank": [0, 1536]})
 
 
-def test_numbers_of_groups_reach_the_prediction_module():
+def test_numbers_of_groups_reach_the_mtp_module():
     ds = cx.evaluate(
         "deepseek-v4-flash", "h200-sxm", batch=1, seq_len=65536, outputs=["kv_bytes_per_sequence"],
         overrides={"model.window": [128, 1024]}, options={"drafter": "mtp", "on_infeasible": "ignore"},

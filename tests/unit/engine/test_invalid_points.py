@@ -132,7 +132,7 @@ NOT_AXES = [[], [1, 1], [[1, 2]], [1, [2, 3]], [1, float("nan")], [1, "a"], [Tru
 
 @pytest.mark.parametrize("name", ["batch", "seq_len", "tp", "dp", "ep"])
 @pytest.mark.parametrize("value", [*NOT_NUMBERS, *NOT_AXES], ids=repr)
-def test_what_is_not_a_number_is_refused(name, value):
+def test_what_is_not_a_number_is_rejected(name, value):
     rejected(lambda: evaluate(**{name: value}), f"{name}: ")
 
 
@@ -156,12 +156,12 @@ AXES = {
 @pytest.mark.parametrize("value", AXES.values(), ids=AXES)
 def test_every_kind_of_list_is_an_axis(value):
     words = ["model", "gpu", "precision", "efficiency", "phase"]  # older pandas cannot compare StringDType
-    found, plain = (evaluate(batch=b).drop_vars(words) for b in (value, [1, 2]))
-    xr.testing.assert_identical(found, plain)
+    actual, plain = (evaluate(batch=b).drop_vars(words) for b in (value, [1, 2]))
+    xr.testing.assert_identical(actual, plain)
 
 
 @pytest.mark.parametrize("dim", ["gpu", "seq_len", "tp", "hbm_bandwidth", "n_gpus"])
-def test_a_dim_named_like_something_else_is_refused(dim):
+def test_a_dim_named_like_something_else_is_rejected(dim):
     rejected(lambda: evaluate(batch=xr.DataArray([1, 2], dims=dim)), dim)
 
 

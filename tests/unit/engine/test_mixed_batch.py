@@ -76,13 +76,13 @@ def test_axes_have_the_values_of_points():
     prompts = xr.DataArray([1, 4], dims="load")
     running = xr.DataArray([8, 64], dims="load")
     axes = axes_of(**setup, phase="prefill", batch=prompts, seq_len=1000, options=IGNORE)
-    found = evaluate_mixed(axes, running, xr.DataArray(3000), 1e9).step_time
-    assert set(found.dims) == {"model", "tp", "load"}
+    actual = evaluate_mixed(axes, running, xr.DataArray(3000), 1e9).step_time
+    assert set(actual.dims) == {"model", "tp", "load"}
     for model in setup["model"]:
         for tp in setup["tp"]:
             for i in range(2):
                 one = mixed({**DENSE, "model": model, "tp": tp}, int(prompts[i]), 1000, int(running[i]), 3000)
-                assert float(found.sel(model=model, tp=tp).isel(load=i)) == one
+                assert float(actual.sel(model=model, tp=tp).isel(load=i)) == one
 
 
 def test_more_requests_take_longer():

@@ -147,9 +147,9 @@ def test_precisions_of_setups():
 
 @pytest.mark.parametrize(("phase", "tokens", "stated"), [("decode", 1, 1.0), ("prefill", 512, 474)])
 def test_intensity_of_one_gemm(phase, tokens, stated):
-    ledger = cx.operations("llama-3.1-70b", phase, 512, options=cx.Options()).sel(operation="down_proj")
-    flops = float(ledger.flops)
-    moved = float(ledger.bytes_weights + ledger.bytes_kv + ledger.bytes_activations)
+    operation = cx.operations("llama-3.1-70b", phase, 512, options=cx.Options()).sel(operation="down_proj")
+    flops = float(operation.flops)
+    moved = float(operation.bytes_weights + operation.bytes_kv + operation.bytes_activations)
     assert flops == 2 * tokens * 28672 * 8192
     assert flops / moved == pytest.approx(1 / (1 / tokens + 1 / 28672 + 1 / 8192))
     assert flops / moved == pytest.approx(stated, abs=0.5 if stated > 1 else 1e-3)
@@ -173,24 +173,24 @@ def test_decode_is_left_of_the_ridge_and_prefill_on_the_roof(data):
 # Figure 3 and footnote 3
 
 
-def test_share_of_prefill_grows_with_the_input_and_shrinks_with_the_output(data):
-    share = data("prefill-fraction").prefill_fraction
-    assert (share.diff("input_tokens") > -1e-4).all()
-    assert (share.sel(output_tokens=OUTPUTS["RAG"]) > share.sel(output_tokens=OUTPUTS["chat"])).all()
-    assert float(share.sel(output_tokens=OUTPUTS["chat"])[0]) < 0.01
-    assert float(share.sel(output_tokens=OUTPUTS["RAG"])[-1]) > 0.7
+def test_fraction_of_prefill_grows_with_the_input_and_shrinks_with_the_output(data):
+    fraction = data("prefill-fraction").prefill_fraction
+    assert (fraction.diff("input_tokens") > -1e-4).all()
+    assert (fraction.sel(output_tokens=OUTPUTS["RAG"]) > fraction.sel(output_tokens=OUTPUTS["chat"])).all()
+    assert float(fraction.sel(output_tokens=OUTPUTS["chat"])[0]) < 0.01
+    assert float(fraction.sel(output_tokens=OUTPUTS["RAG"])[-1]) > 0.7
 
 
-def test_a_share_step_by_step(data):
-    share = data("prefill-fraction").prefill_fraction.sel(output_tokens=128)
-    length = int(share.input_tokens[20])
+def test_a_fraction_step_by_step(data):
+    fraction = data("prefill-fraction").prefill_fraction.sel(output_tokens=128)
+    length = int(fraction.input_tokens[20])
     where = {"tp": 8, "batch": 1, "efficiency": "ideal", "dtype": "float64"}
     ttft = float(cx.evaluate("llama-3.1-70b", "h100-sxm", seq_len=length, phase="prefill", **where).step_time)
     steps = cx.evaluate("llama-3.1-70b", "h100-sxm", seq_len=[length + i for i in range(1, 128)], **where).step_time
-    assert float(share[20]) == pytest.approx(ttft / (ttft + float(steps.sum())), rel=1e-4)
+    assert float(fraction[20]) == pytest.approx(ttft / (ttft + float(steps.sum())), rel=1e-4)
 
 
-def test_a_smaller_cache_raises_the_share_of_prefill(data):
+def test_a_smaller_cache_raises_the_fraction_of_prefill(data):
     ds = data("prefill-fraction-attention")
     mha, gqa, mla = (ds.prefill_fraction.sel(model=name) for name in ("MHA", "GQA", "MLA"))
     assert (mla > gqa).all()
@@ -347,18 +347,18 @@ def test_mean_ttft_of_two_schedules(data):
 
 def test_one_pass_over_experts_is_less_work_than_prompts_in_turn():
     ds = render.data_of("ttft", model="deepseek-v3")
-    share = float(ds.mean_ttft.sel(schedule="together", batch=32) / ds.linear.sel(batch=32))
-    assert 0.5 < share < 0.7
-    assert ds.attrs["title"].startswith(f"At once {share:.0%} of the time")
+    fraction = float(ds.mean_ttft.sel(schedule="together", batch=32) / ds.linear.sel(batch=32))
+    assert 0.5 < fraction < 0.7
+    assert ds.attrs["title"].startswith(f"At once {fraction:.0%} of the time")
 
 
 def test_overhead_dominates_a_small_model_only(data):
-    share = data("cpu-overhead").overhead_fraction
-    first = share.sel(batch=1)
+    fraction = data("cpu-overhead").overhead_fraction
+    first = fraction.sel(batch=1)
     assert float(first.sel(model="qwen3-0.6b")) > 0.5
     assert float(first.sel(model="qwen3-32b")) < 0.05
     assert (first.diff("model") < 0).all()
-    assert not (share.diff("batch") > 0).any()
+    assert not (fraction.diff("batch") > 0).any()
     costs, step = (
         cx.load_efficiency("kernels"),
         cx.evaluate("qwen3-0.6b", "h100-sxm", batch=1, seq_len=1024, efficiency="kernels").step_time,

@@ -92,13 +92,13 @@ def test_no_two_texts_overlap_and_none_is_cut(name, cases):
 
 
 def texts_are_clear(name, fig):
-    found = list(texts(fig))
+    actual = list(texts(fig))
     width, height = fig.canvas.get_width_height()
-    cut = [text for text, box in found if box.x0 < -1 or box.y0 < -1 or box.x1 > width + 1 or box.y1 > height + 1]
+    cut = [text for text, box in actual if box.x0 < -1 or box.y0 < -1 or box.x1 > width + 1 or box.y1 > height + 1]
     assert not cut, f"{name}: cut off: {cut}"
     touching = [
         (a, b)
-        for (a, first), (b, second) in itertools.combinations(found, 2)
+        for (a, first), (b, second) in itertools.combinations(actual, 2)
         if min(first.x1, second.x1) - max(first.x0, second.x0) > 1.5
         and min(first.y1, second.y1) - max(first.y0, second.y0) > 1.5
     ]

@@ -32,11 +32,11 @@ FRONTIERS = {
 @pytest.fixture(scope="module")
 def made():
     """Data of every figure of this file, with the seconds it took."""
-    found = {}
+    actual = {}
     for name in (*FRONTIERS, "capacity-frontier", "capacity-by-family"):
         started = time.perf_counter()
-        found[name] = render.data_of(name), time.perf_counter() - started
-    return found
+        actual[name] = render.data_of(name), time.perf_counter() - started
+    return actual
 
 
 def points_of(gpu, model="llama-3.1-70b", context=CONTEXT):
@@ -119,8 +119,8 @@ def test_cost_is_price_over_throughput(made):
     for i in range(ds.sizes["point"]):
         point = ds.isel(point=i)
         price = cx.load_gpu(point["gpu"].item()).price_per_hour
-        by_hand = N_GPUS * price / (float(point["throughput"]) * 3600) * 1e6
-        assert float(point["cost_per_million_tokens"]) == pytest.approx(by_hand, rel=1e-6)
+        hand_computed = N_GPUS * price / (float(point["throughput"]) * 3600) * 1e6
+        assert float(point["cost_per_million_tokens"]) == pytest.approx(hand_computed, rel=1e-6)
     words = ds.attrs["assumptions"]
     assert "owning" in words
     assert "SemiAnalysis" in words
@@ -142,7 +142,7 @@ def test_accelerators_on_which_nothing_fits_are_named():
     assert (ds["ep"] == 8).any()
 
 
-def test_batches_that_fit_by_hand(made):
+def test_batches_that_fit_hand_computed(made):
     """Llama-3.1-70B in bf16 over 8 ranks: one KV head of 128 in 80 layers, keys and values."""
     ds = made["capacity-frontier"][0]
     layer = 8192 * (2 * 8192 + 2 * 1024) + 3 * 8192 * 28672
@@ -151,8 +151,8 @@ def test_batches_that_fit_by_hand(made):
     memory = {"h100-sxm": 85520809984, "h200-sxm": 150754820096, "mi355x": 309220868096}
     for gpu, held in memory.items():
         for length in ds["seq_len"].values.tolist():
-            by_hand = math.floor((0.9 * held - weights) / (per_token * length))
-            assert int(ds["max_batch"].sel(gpu=gpu, seq_len=length)) == by_hand
+            hand_computed = math.floor((0.9 * held - weights) / (per_token * length))
+            assert int(ds["max_batch"].sel(gpu=gpu, seq_len=length)) == hand_computed
     assert set(ds["best_layout"].values.ravel()) == {"tp8-dp1-ep1"}
     assert int(ds["seq_len"][-1]) == 131072
     assert "H100 SXM 11, " in ds.attrs["shows"]
@@ -160,9 +160,9 @@ def test_batches_that_fit_by_hand(made):
 
 def test_the_layout_that_holds_most_is_taken():
     ds = render.data_of("capacity-frontier", model="deepseek-v3")
-    found = cx.layouts(N_GPUS, "deepseek-v3")
+    actual = cx.layouts(N_GPUS, "deepseek-v3")
     every = cx.evaluate(
-        "deepseek-v3", "mi355x", batch=1, seq_len=ds["seq_len"].values, tp=found.tp, dp=found.dp, ep=found.ep
+        "deepseek-v3", "mi355x", batch=1, seq_len=ds["seq_len"].values, tp=actual.tp, dp=actual.dp, ep=actual.ep
     )
     np.testing.assert_array_equal(every["max_batch"].max("layout"), ds["max_batch"].sel(gpu="mi355x"))
     assert ds["max_batch"].sel(gpu="h100-sxm").isnull().all()
@@ -176,17 +176,17 @@ def test_the_widest_precision_that_fits_is_taken(made):
     rejected(lambda: render.data_of("capacity-frontier", model="8b"), "nothing to draw")
 
 
-def test_caches_of_the_families_by_hand(made):
+def test_caches_of_the_families_hand_computed(made):
     """Bytes of one sequence of 131,072 tokens in bf16."""
     held = made["capacity-by-family"][0]["kv_bytes_per_sequence"].sel(seq_len=131072)
     s = 131072
-    by_hand = {
+    hand_computed = {
         "llama-3.1-70b": 2 * 80 * 8 * 128 * 2 * s,
         "deepseek-v3": 61 * (512 + 64) * 2 * s,
         "gemma-3-27b": 2 * 16 * 128 * 2 * (10 * s + 52 * 1024),
         "gpt-oss-120b": 2 * 8 * 64 * 2 * (18 * s + 18 * 128),
     }
-    for model, value in by_hand.items():
+    for model, value in hand_computed.items():
         assert float(held.sel(model=model)) == value, model
 
 

@@ -175,8 +175,8 @@ def test_little_and_monotony(model, isl, osl, dp):
         transfer_bandwidth=1e11,
     )  # fmt: skip
     assert (ds.status == 0).all()
-    under_way = (ds.throughput / osl * ds.e2e).transpose("concurrency", ...)
-    np.testing.assert_allclose(under_way, np.broadcast_to([[1], [4], [32], [500]], under_way.shape), rtol=1e-9)
+    in_flight = (ds.throughput / osl * ds.e2e).transpose("concurrency", ...)
+    np.testing.assert_allclose(in_flight, np.broadcast_to([[1], [4], [32], [500]], in_flight.shape), rtol=1e-9)
     assert (ds.queue_time >= 0).all()
     assert (ds.running <= ds.concurrency).all()
     for dim in ("concurrency", "prefill_workers"):
@@ -205,14 +205,14 @@ def test_points_of_axes_are_points():
 
 
 def test_layouts_share_a_dim():
-    found = cx.layouts(4, "mixtral-8x7b")
+    actual = cx.layouts(4, "mixtral-8x7b")
     ds = cx.serve_disaggregated(
-        "mixtral-8x7b", "h100-sxm", **LOAD, prefill_tp=4, decode_tp=found.tp, decode_dp=found.dp, decode_ep=found.ep
+        "mixtral-8x7b", "h100-sxm", **LOAD, prefill_tp=4, decode_tp=actual.tp, decode_dp=actual.dp, decode_ep=actual.ep
     )
     assert ds.tpot.dims == ("layout",)
-    assert list(ds.layout.values) == list(found.layout.values)
+    assert list(ds.layout.values) == list(actual.layout.values)
     assert {"tp", "dp", "ep"}.isdisjoint(ds.coords)
-    assert ds.decode_tp.values.tolist() == found.tp.values.tolist()
+    assert ds.decode_tp.values.tolist() == actual.tp.values.tolist()
 
 
 def test_results_are_described():
@@ -239,7 +239,7 @@ def test_times_between_batches_lie_on_a_line():
 
 # ---- what cannot be served
 
-REFUSED = {
+REJECTED = {
     "prefill does not fit": ({"model": "llama-3.1-70b", "decode_tp": 4}, "infeasible_memory"),
     "decode does not fit": ({"model": "llama-3.1-70b", "prefill_tp": 4}, "infeasible_memory"),
     "heads of prefill": ({"prefill_tp": 3}, "tp_heads"),
@@ -249,7 +249,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("case", REJECTED.values(), ids=REJECTED)
 def test_what_cannot_be_served_has_no_numbers(case):
     changes, reason = case
     ds = cx.serve_disaggregated(**SETUP | LOAD | changes)

@@ -12,7 +12,7 @@ from tests.helpers.rejection import rejected
 NAME = "hf:meta-llama/Llama-3.1-8B"
 
 
-BESIDE = "hf_quant_config.json"
+SIDE_FILE = "hf_quant_config.json"
 FP8 = {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}
 MODELOPT = {"producer": {"name": "modelopt"}, "quantization": FP8}
 
@@ -66,11 +66,11 @@ def test_a_config_is_downloaded(hub, repository):
 
 
 def test_and_the_file_of_its_quantisation(hub, repository):
-    both = {"config.json": CONFIGS["llama-3.1-8b"], BESIDE: MODELOPT}
+    both = {"config.json": CONFIGS["llama-3.1-8b"], SIDE_FILE: MODELOPT}
     hub(repository(both))
     assert cx.load_model(NAME).default_precision == "fp8-kv8"
-    hub(repository(both | {BESIDE: {**MODELOPT, "quantization": {**FP8, "quant_algo": "INT3"}}}))
-    rejected(lambda: cx.load_model(NAME), NAME, BESIDE, "INT3")
+    hub(repository(both | {SIDE_FILE: {**MODELOPT, "quantization": {**FP8, "quant_algo": "INT3"}}}))
+    rejected(lambda: cx.load_model(NAME), NAME, SIDE_FILE, "INT3")
 
 
 def test_offline_the_cache_must_know_whether_there_is_one(hub, repository):
@@ -78,12 +78,12 @@ def test_offline_the_cache_must_know_whether_there_is_one(hub, repository):
     hub(download, known=object())
     assert cx.load_model(NAME).default_precision == "bf16"
     hub(download)
-    rejected(lambda: cx.load_model(NAME), NAME, BESIDE, "LocalEntryNotFoundError", "path of a config.json")
+    rejected(lambda: cx.load_model(NAME), NAME, SIDE_FILE, "LocalEntryNotFoundError", "path of a config.json")
 
 
 def test_any_other_error_of_the_second_file_is_one(hub, repository):
     hub(repository({"config.json": CONFIGS["llama-3.1-8b"]}, OSError("no route")))
-    rejected(lambda: cx.load_model(NAME), NAME, BESIDE, "OSError", "no route")
+    rejected(lambda: cx.load_model(NAME), NAME, SIDE_FILE, "OSError", "no route")
 
 
 def test_what_is_downloaded_is_checked_like_a_file(hub, repository):

@@ -50,9 +50,9 @@ def outcome(name, path, edit):
 def test_a_field_left_out_never_prices_another_architecture(name):
     whole = architecture(ALL[name])
     for path in leaves(name):
-        found = outcome(name, path, lambda holder, field: holder.pop(field))
+        actual = outcome(name, path, lambda holder, field: holder.pop(field))
         defaults = {*ABSENT_MEANS_NONE, CLASS_DEFAULTS.get(name)}
-        assert found == whole or isinstance(found, str) or path[-1] in defaults, path
+        assert actual == whole or isinstance(actual, str) or path[-1] in defaults, path
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -60,16 +60,16 @@ def test_a_field_left_out_never_prices_another_architecture(name):
 def test_a_field_of_the_wrong_kind_never_prices_another_architecture(name, value):
     whole = architecture(ALL[name])
     for path in leaves(name):
-        found = outcome(name, path, lambda holder, field: holder.update({field: value}))
-        assert found == whole or isinstance(found, str), path
-        if isinstance(found, str) and path[-1] not in {"model_type"}:
-            assert "\n" not in found, path
+        actual = outcome(name, path, lambda holder, field: holder.update({field: value}))
+        assert actual == whole or isinstance(actual, str), path
+        if isinstance(actual, str) and path[-1] not in {"model_type"}:
+            assert "\n" not in actual, path
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_an_unknown_field_is_refused_wherever_it_stands(name):
+def test_an_unknown_field_is_rejected_wherever_it_stands(name):
     places = {path[:-1] for path in leaves(name)}
     for place in places:
-        found = outcome(name, (*place, "n_hash_layers"), lambda holder, field: holder.update({field: 3}))
-        assert isinstance(found, str)
-        assert "n_hash_layers" in found
+        actual = outcome(name, (*place, "n_hash_layers"), lambda holder, field: holder.update({field: 3}))
+        assert isinstance(actual, str)
+        assert "n_hash_layers" in actual

@@ -41,7 +41,7 @@ def folder(write, tmp_path):
 
 
 @pytest.mark.parametrize("own", [None, OWN], ids=["beside", "both"])
-def test_the_quantisation_may_be_in_a_file_beside_the_config(folder, own):
+def test_the_quantisation_may_be_in_a_file_with_the_config(folder, own):
     path = folder(LLAMA | ({"quantization_config": own} if own else {}), SIDE)
     model = cx.load_model(path)
     assert model.default_precision == cx.load_model(path / "config.json").default_precision == "fp8-kv8"
@@ -84,7 +84,7 @@ BAD_SIDES = {
 
 
 @pytest.mark.parametrize("case", BAD_SIDES.values(), ids=BAD_SIDES)
-def test_a_file_beside_that_is_not_understood(folder, case):
+def test_a_file_with_that_is_not_understood(folder, case):
     content, *words = case
     rejected(lambda: cx.load_model(folder(LLAMA, content)), *words)
 

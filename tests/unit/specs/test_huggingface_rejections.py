@@ -44,7 +44,7 @@ BLOCKS = [
     ("width as text", "ffn", {"ffn_mult": "2"}, "ffn_mult", "'2'"),
 ]
 KDA = CONFIGS["kimi-linear-48b-a3b"]["linear_attn_config"]
-REFUSED = {
+REJECTED = {
     "unknown family": (changed("llama-3.1-8b", model_type="mamba"), "'mamba'", "deepseek_v3", "llama", "qwen3_5_moe"),
     "family not text": (changed("llama-3.1-8b", model_type=["llama"]), "llama"),
     # dense
@@ -223,7 +223,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_what_is_not_understood_is_refused_by_name(case):
+@pytest.mark.parametrize("case", REJECTED.values(), ids=REJECTED)
+def test_what_is_not_understood_is_rejected(case):
     config, *words = case
     rejected(lambda: cx.load_model(config), "inline model", *words)

@@ -174,7 +174,7 @@ def with_scheme(model, **scheme):
     return {**model, "quantization_config": scheme}
 
 
-REFUSED = {
+REJECTED = {
     "method": (with_scheme(DENSE, quant_method="bitsandbytes", load_in_4bit=True), "'bitsandbytes'", "modelopt"),
     "no method": (with_scheme(DENSE, bits=4), "quant_method None"),
     "method not text": (with_scheme(DENSE, quant_method=["fp8"]), "['fp8']"),
@@ -249,8 +249,8 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_what_is_not_understood_is_refused_by_name(case):
+@pytest.mark.parametrize("case", REJECTED.values(), ids=REJECTED)
+def test_what_is_not_understood_is_rejected(case):
     config, *words = case
     rejected(lambda: default_precision(config, "here"), "here", *words)
 
@@ -268,8 +268,8 @@ LAYOUTS = {
 
 @pytest.mark.parametrize(("model", "dense", "shared"), LAYOUTS.values(), ids=LAYOUTS)
 def test_layers_of_every_class(model, dense, shared):
-    found = layout({"num_hidden_layers": 48, **model}, "here").layers
-    assert [len(found[kind]) for kind in CLASSES] == [48, dense, 48 - dense, shared]
+    actual = layout({"num_hidden_layers": 48, **model}, "here").layers
+    assert [len(actual[kind]) for kind in CLASSES] == [48, dense, 48 - dense, shared]
 
 
 BYTES = {
@@ -291,7 +291,7 @@ BYTES = {
 def test_catalogue_has_the_formats_of_the_table(name):
     precision = cx.load_precision(name)
     for kind, form in PRECISIONS[name].items():
-        found = tuple(getattr(precision, f"{kind}_{what}") for what in ("weight_bytes", "input_bytes", "compute"))
-        assert found == BYTES[form], kind
+        actual = tuple(getattr(precision, f"{kind}_{what}") for what in ("weight_bytes", "input_bytes", "compute"))
+        assert actual == BYTES[form], kind
     assert precision.kv_bytes == (1.0 if name.endswith("-kv8") else 2.0)
     assert (precision.lm_head_weight_bytes, precision.embedding_weight_bytes) == (2.0, 2.0)

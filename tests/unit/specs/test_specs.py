@@ -46,9 +46,18 @@ def test_every_number_has_a_source(path):
 def test_catalogue_is_what_the_readme_promises():
     assert len(cx.list_gpus()) >= 30
     assert len(cx.list_models()) >= 80
-    wanted = {"llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b", "llama-3.3-70b", "qwen3-8b", "qwen3-32b", "8b", "32b"}
-    wanted |= {"qwen3-30b-a3b", "qwen3-235b-a22b", "mixtral-8x7b", "deepseek-v3", "deepseek-r1", "70b"}
-    assert wanted <= set(cx.list_models())
+    some = {
+        "llama-3.1-8b",
+        "llama-3.1-70b",
+        "llama-3.1-405b",
+        "llama-3.3-70b",
+        "qwen3-8b",
+        "qwen3-32b",
+        "8b",
+        "32b",
+    }
+    some |= {"qwen3-30b-a3b", "qwen3-235b-a22b", "mixtral-8x7b", "deepseek-v3", "deepseek-r1", "70b"}
+    assert some <= set(cx.list_models())
     assert {"bf16", "fp16", "fp8", "fp8-kv8", "w8a16", "w4a16", "nvfp4", "mxfp4"} <= set(cx.list_precisions())
     assert {"ideal", "default"} <= set(cx.list_efficiencies())
 
@@ -94,7 +103,7 @@ WRONG_NUMBERS = [True, "80", None, float("nan"), float("inf"), 0, -1, [80], 10**
 
 @pytest.mark.parametrize("key", ["memory_gb", "memory_bytes"])
 @pytest.mark.parametrize("value", WRONG_NUMBERS, ids=lambda v: repr(v)[:8])
-def test_wrong_numbers_are_refused(key, value):
+def test_wrong_numbers_are_rejected(key, value):
     given = {k: v for k, v in GPU.items() if k != "memory_gb"} | {key: value}
     rejected(lambda: cx.load_gpu(given), "inline gpu", "memory")
 
@@ -203,6 +212,6 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("case", MISTAKES)
-def test_layers_that_cannot_be_are_refused_by_name(case):
+def test_layers_that_cannot_be_are_rejected(case):
     fields, group, *words = MISTAKES[case]
     rejected(lambda: cx.load_model({**ODD, **fields, "groups": [{**GROUP, **group}]}), "inline model", *words)

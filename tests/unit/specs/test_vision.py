@@ -71,8 +71,8 @@ PUBLISHED = {
 }
 
 
-def config(family, vision, beside):
-    return {"model_type": family, "vision_config": vision, **beside}
+def config(family, vision, more):
+    return {"model_type": family, "vision_config": vision, **more}
 
 
 @pytest.mark.parametrize("case", PUBLISHED.values(), ids=PUBLISHED)
@@ -108,7 +108,7 @@ def test_other_spellings_of_a_tower(family, vision, width, expected):
     assert vision_parameters(config(family, vision, {}), width, "here") == expected
 
 
-REFUSED = {
+REJECTED = {
     "audio": ("gemma4", GEMMA4, {"audio_config": {"hidden_size": 8}}, 5376, "audio_config"),
     "family": ("llava", PIXTRAL, {}, 5120, "'llava'", "mistral3"),
     "no family": (None, PIXTRAL, {}, 5120, "None"),
@@ -139,7 +139,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_what_is_not_counted_is_refused_by_name(case):
-    family, vision, beside, width, *words = case
-    rejected(lambda: vision_parameters(config(family, vision, beside), width, "here"), "here", *words)
+@pytest.mark.parametrize("case", REJECTED.values(), ids=REJECTED)
+def test_what_is_not_counted_is_rejected(case):
+    family, vision, more, width, *words = case
+    rejected(lambda: vision_parameters(config(family, vision, more), width, "here"), "here", *words)

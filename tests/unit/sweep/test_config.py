@@ -139,7 +139,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD.values(), ids=BAD)
-def test_a_bad_sweep_is_refused_before_it_runs(case, write, elsewhere):
+def test_a_bad_sweep_is_rejected_before_it_runs(case, write, elsewhere):
     change, *words = case
     path = write({**SMALL, **change}, "bad.yaml")
     rejected(lambda: cx.run_sweep(path, progress=False), *words)
@@ -194,7 +194,7 @@ def test_a_folder_is_no_sweep(tmp_path):
 # ---- the command
 
 
-def test_the_command_refuses_before_any_sweep_runs(cli, write, elsewhere):
+def test_the_command_rejects_before_any_sweep_runs(cli, write, elsewhere):
     good, bad = write(SMALL, "good.yaml"), write({**SMALL, "batch": [1, 1]}, "bad.yaml")
     ran = cli("sweep", good, bad)
     assert (ran.code, ran.out) == (2, "")
@@ -259,7 +259,7 @@ def test_info(cli, write, elsewhere):
     assert cli("info", elsewhere).code == 2
 
 
-def test_range_with_values_beside():
+def test_range_with_values_with():
     values = Range(min=1, max=100, num=3, spacing="log", include=[50, 10]).values(integers=True)
     assert values == [1, 10, 50, 100]
 

@@ -36,7 +36,7 @@ def full(**more):
 
 def test_best_is_what_a_loop_finds():
     ds = cx.derive(full(), ["throughput_per_gpu", "tps_per_user"])
-    found = best(ds, BEST["maximize"], BEST["over"], BEST["where"], keep=BEST["keep"])
+    actual = best(ds, BEST["maximize"], BEST["over"], BEST["where"], keep=BEST["keep"])
     for model, gpu, length in itertools.product(SMALL["model"], SMALL["gpu"], SMALL["seq_len"]):
         part = ds.sel(model=model, gpu=gpu, seq_len=length)
         points = [
@@ -44,7 +44,7 @@ def test_best_is_what_a_loop_finds():
             for precision, tp, batch in itertools.product(SMALL["precision"], SMALL["tp"], SMALL["batch"])
             if float((p := part.sel(precision=precision, tp=tp, batch=batch)).tps_per_user) >= 60
         ]
-        one = found.sel(model=model, gpu=gpu, seq_len=length)
+        one = actual.sel(model=model, gpu=gpu, seq_len=length)
         if not points:
             assert np.isnan(one.throughput_per_gpu)
             assert int(one.bottleneck) == -1
@@ -67,8 +67,8 @@ def test_best_smallest_and_several_conditions():
 
 def test_ties_go_to_the_first():
     ds = xr.Dataset({"speed": (("a", "b"), [[1.0, 3.0], [3.0, 3.0]])}, coords={"a": [10, 20], "b": [1, 2]})
-    found = best(ds, "speed", ["a", "b"])
-    assert (int(found.best_a), int(found.best_b)) == (10, 2)
+    actual = best(ds, "speed", ["a", "b"])
+    assert (int(actual.best_a), int(actual.best_b)) == (10, 2)
     assert int(best(ds, "speed", ["b", "a"]).best_b) == 1
 
 

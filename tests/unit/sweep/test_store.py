@@ -50,14 +50,14 @@ def in_memory():
 
 
 def assert_same(path, expected):
-    found = cx.open_result(path).load()
-    assert (set(found.data_vars), set(found.coords)) == (set(OUTPUTS), set(expected.coords))
+    actual = cx.open_result(path).load()
+    assert (set(actual.data_vars), set(actual.coords)) == (set(OUTPUTS), set(expected.coords))
     for name, values in expected.variables.items():
-        assert found[name].dims == values.dims, name
-        assert found[name].dtype == values.dtype, name
+        assert actual[name].dims == values.dims, name
+        assert actual[name].dtype == values.dtype, name
         equal_nan = np.issubdtype(values.dtype, np.floating)
-        assert np.array_equal(found[name].values, values.values, equal_nan=equal_nan), name
-        assert set(found[name].attrs) == set(values.attrs), name
+        assert np.array_equal(actual[name].values, values.values, equal_nan=equal_nan), name
+        assert set(actual[name].attrs) == set(values.attrs), name
 
 
 def contents(folder):

@@ -79,18 +79,18 @@ def test_few_rows_in_prefill_are_bound_by_the_host():
 def test_other_numbers_of_sms_stay_out_of_fits():
     given = {"node_num": 1, "hidden_size": 7168, "num_token": 10, "num_topk": 8, "num_experts": 256}
     times = {"dispatch_transmit_us": 30.0, "combine_transmit_us": 50.0}
-    found = [
+    actual = [
         tidied(lambda row: wire.deepep_normal(row)[:1], raw(**given, **times, dispatch_sms=sms))["rule"]
         for sms in (20, 24)
     ]
-    assert found == ["", "other_sms"]
+    assert actual == ["", "other_sms"]
 
 
 def test_columns_and_generation():
-    found = tidied(work.gemm, gemm_row(gpu="gb200-nvl72"))
-    assert list(found.index) == list(kernels.COLUMNS)
-    assert (found["generation"], found["tokens"], found["link_bytes"]) == ("blackwell", 16, 0)
-    assert pd.isna(found["heads"])
+    actual = tidied(work.gemm, gemm_row(gpu="gb200-nvl72"))
+    assert list(actual.index) == list(kernels.COLUMNS)
+    assert (actual["generation"], actual["tokens"], actual["link_bytes"]) == ("blackwell", 16, 0)
+    assert pd.isna(actual["heads"])
 
 
 # Files
@@ -220,18 +220,18 @@ def test_a_fit_is_not_pulled_by_outliers():
     rows = rows_of(work.gemm, gemms())
     rows["time_s"] = forms.launch(TRUE, forms.work(rows))
     rows.loc[::20, "time_s"] *= 30
-    found = kernels.fit(rows, forms.FORMS["launch"])
-    assert found["eta_first"] == pytest.approx(0.8, rel=0.02)
-    assert found["launch_s"] == pytest.approx(4e-6, rel=0.02)
+    actual = kernels.fit(rows, forms.FORMS["launch"])
+    assert actual["eta_first"] == pytest.approx(0.8, rel=0.02)
+    assert actual["launch_s"] == pytest.approx(4e-6, rel=0.02)
 
 
 def test_work_at_catalogue_rates():
     rows = rows_of(work.gemm, gemms(("h100-sxm", "gb200-nvl72"), "fp8"))
-    found = forms.work(rows)
+    actual = forms.work(rows)
     hopper = (rows["gpu"] == "h100-sxm").to_numpy()
-    assert set(found.first_rate[hopper]) == {3350e9}
-    assert set(found.second_rate[hopper]) == {1978.9e12}
-    assert set(found.second_rate[~hopper]) == {5000e12}
+    assert set(actual.first_rate[hopper]) == {3350e9}
+    assert set(actual.second_rate[hopper]) == {1978.9e12}
+    assert set(actual.second_rate[~hopper]) == {5000e12}
 
 
 def test_a_rate_that_is_not_known():
@@ -291,9 +291,9 @@ def test_a_resource_that_is_not_used_has_no_efficiency():
     rows = pd.concat([raw(m=m, k=k, quant_dtype="fp8") for m in (1, 100, 10000) for k in range(512, 9000, 512)])
     rows = rows_of(work.quantize, rows.reset_index(drop=True))
     rows["time_s"] = 2e-6 + rows["bytes"] / 3.35e12 / 0.6
-    found = kernels.efficiencies(rows).set_index("form").loc["launch"]
-    assert pd.isna(found["eta_second"])
-    assert (found["eta_first"], found["launch_s"]) == pytest.approx((0.6, 2e-6), rel=1e-4)
+    actual = kernels.efficiencies(rows).set_index("form").loc["launch"]
+    assert pd.isna(actual["eta_second"])
+    assert (actual["eta_first"], actual["launch_s"]) == pytest.approx((0.6, 2e-6), rel=1e-4)
 
 
 def test_efficiencies_of_nothing():

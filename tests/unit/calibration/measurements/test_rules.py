@@ -29,20 +29,20 @@ def rule_of(*rows):
 
 
 def test_units_names_and_columns():
-    found = only(row("march", "2026-02-07", 4, degrees=(4, 1, 4, 1)))
-    assert list(found.index) == list(COLUMNS)
-    assert found["rule"] == found["repairs"] == found["reported"] == ""
-    assert (found["model"], found["gpu"], found["engine"], found["mode"]) == (
+    actual = only(row("march", "2026-02-07", 4, degrees=(4, 1, 4, 1)))
+    assert list(actual.index) == list(COLUMNS)
+    assert actual["rule"] == actual["repairs"] == actual["reported"] == ""
+    assert (actual["model"], actual["gpu"], actual["engine"], actual["mode"]) == (
         "llama-3.1-70b",
         "h100-sxm",
         "vllm",
         "aggregated",
     )
-    assert (found["ttft_s"], found["tpot_s"]) == pytest.approx((0.1234567, 0.0123456))
-    assert (found["date"], found["collection"], found["concurrency"]) == ("2026-02-07", "inferencex-2026-03-25", 4)
-    assert (found["layout"], found["n_gpus"], found["status"]) == ("tp4-dp1-ep1", 4, "ok")
-    assert (found["precision"], found["kv_bytes"], found["kv_source"]) == ("fp8-kv8", 1.0, "recipe")
-    assert found["length_share"] == 0.9
+    assert (actual["ttft_s"], actual["tpot_s"]) == pytest.approx((0.1234567, 0.0123456))
+    assert (actual["date"], actual["collection"], actual["concurrency"]) == ("2026-02-07", "inferencex-2026-03-25", 4)
+    assert (actual["layout"], actual["n_gpus"], actual["status"]) == ("tp4-dp1-ep1", 4, "ok")
+    assert (actual["precision"], actual["kv_bytes"], actual["kv_source"]) == ("fp8-kv8", 1.0, "recipe")
+    assert actual["length_share"] == 0.9
 
 
 def test_lengths_of_sweeps_are_not_drawn():
@@ -65,16 +65,16 @@ def test_collections(export, collection):
 
 
 def test_two_pools_have_layouts_of_their_own():
-    found = only(pools(concurrency=10))
-    assert found["layout"] == "1x(tp1-dp4-ep4)+5x(tp8-dp1-ep8)"
-    assert found["n_gpus"] == 44
-    assert pd.isna(found["tp"])
-    assert found["rule"] == ""
+    actual = only(pools(concurrency=10))
+    assert actual["layout"] == "1x(tp1-dp4-ep4)+5x(tp8-dp1-ep8)"
+    assert actual["n_gpus"] == 44
+    assert pd.isna(actual["tp"])
+    assert actual["rule"] == ""
 
 
 def test_dense_models_have_no_expert_parallelism():
-    found = only(row("sweeps", degrees=(2, None, 1, 1), model_path="Qwen/Qwen3-32B", precision=None))
-    assert (found["layout"], found["precision"], found["repairs"]) == ("tp2-dp1-ep1", "bf16", "")
+    actual = only(row("sweeps", degrees=(2, None, 1, 1), model_path="Qwen/Qwen3-32B", precision=None))
+    assert (actual["layout"], actual["precision"], actual["repairs"]) == ("tp2-dp1-ep1", "bf16", "")
 
 
 def test_absent_package_names_the_extra(monkeypatch):
@@ -90,45 +90,45 @@ def test_absent_package_names_the_extra(monkeypatch):
 @pytest.mark.parametrize("attention", ["tp", "dp"])
 def test_squared_degrees_are_those_of_one_node(ranks, attention):
     label = (ranks**2, 1) if attention == "tp" else (1, ranks**2)
-    found = only(row(degrees=(*label, ranks, ranks), concurrency=256, **DEEPSEEK))
-    assert found["repairs"] == "squared_degrees"
-    assert (found[attention], found["ep"], found["n_gpus"]) == (ranks, ranks, ranks)
-    assert found["concurrency"] == 256
-    assert found["rule"] == ""
+    actual = only(row(degrees=(*label, ranks, ranks), concurrency=256, **DEEPSEEK))
+    assert actual["repairs"] == "squared_degrees"
+    assert (actual[attention], actual["ep"], actual["n_gpus"]) == (ranks, ranks, ranks)
+    assert actual["concurrency"] == 256
+    assert actual["rule"] == ""
 
 
 def test_degrees_that_agree_stay():
-    found = only(row("march", degrees=(1, 8, 1, 8), concurrency=256, **DEEPSEEK))
-    assert (found["layout"], found["repairs"]) == ("tp1-dp8-ep8", "")
+    actual = only(row("march", degrees=(1, 8, 1, 8), concurrency=256, **DEEPSEEK))
+    assert (actual["layout"], actual["repairs"]) == ("tp1-dp8-ep8", "")
     sweep = {"model_path": "Qwen/Qwen3-235B-A22B-FP8", "backend": "trtllm"}
     assert only(row("sweeps", degrees=(4, None, 2, 2), **sweep))["layout"] == "tp4-dp1-ep2"
 
 
 def test_vllm_expert_parallel_rows_keep_tensor_parallel_attention():
-    found = only(row("database", "2026-04-22", degrees=(4, 4, 1, 16), **MINIMAX))
-    assert (found["layout"], found["repairs"], found["rule"]) == ("tp4-dp1-ep4", "squared_vllm", "")
+    actual = only(row("database", "2026-04-22", degrees=(4, 4, 1, 16), **MINIMAX))
+    assert (actual["layout"], actual["repairs"], actual["rule"]) == ("tp4-dp1-ep4", "squared_vllm", "")
 
 
 def test_one_label_of_two_recipes_is_excluded():
-    found = only(row("database", "2026-04-22", degrees=(2, 2, 1, 4), **{**MINIMAX, "precision": "fp4"}))
-    assert (found["repairs"], found["rule"]) == ("squared_vllm", "either_attention")
+    actual = only(row("database", "2026-04-22", degrees=(2, 2, 1, 4), **{**MINIMAX, "precision": "fp4"}))
+    assert (actual["repairs"], actual["rule"]) == ("squared_vllm", "either_attention")
 
 
 def test_expert_parallelism_without_a_label():
-    found = only(row("database", "2026-03-28", degrees=(8, 1, 8, 1), **{**MINIMAX, "system": "h200_sxm"}))
-    assert (found["layout"], found["repairs"]) == ("tp8-dp1-ep8", "unlabelled_ep")
+    actual = only(row("database", "2026-03-28", degrees=(8, 1, 8, 1), **{**MINIMAX, "system": "h200_sxm"}))
+    assert (actual["layout"], actual["repairs"]) == ("tp8-dp1-ep8", "unlabelled_ep")
     assert only(row("database", "2026-03-01", degrees=(4, 1, 4, 1), **{**MINIMAX, "system": "h200_sxm"}))["ep"] == 1
 
 
 def test_blank_dp_follows_from_the_experts():
     fields = {"model_path": "Qwen/Qwen3-235B-A22B-FP8", "system": "h200_sxm"}
-    found = only(row("sweeps", degrees=(1, None, 2, 1), **fields))
-    assert (found["layout"], found["repairs"], found["rule"]) == ("tp1-dp2-ep1", "blank_dp", "")
+    actual = only(row("sweeps", degrees=(1, None, 2, 1), **fields))
+    assert (actual["layout"], actual["repairs"], actual["rule"]) == ("tp1-dp2-ep1", "blank_dp", "")
 
 
 def test_the_database_calls_r1_v3():
-    found = only(row("database", **{**DEEPSEEK, "model_path": "deepseek-ai/DeepSeek-V3"}))
-    assert (found["model"], found["repairs"]) == ("deepseek-r1", "r1_named_v3")
+    actual = only(row("database", **{**DEEPSEEK, "model_path": "deepseek-ai/DeepSeek-V3"}))
+    assert (actual["model"], actual["repairs"]) == ("deepseek-r1", "r1_named_v3")
 
 
 # Exclusions
@@ -137,10 +137,10 @@ def test_the_database_calls_r1_v3():
 def test_copies_keep_the_row_of_the_best_export():
     v3 = {**DEEPSEEK, "model_path": "deepseek-ai/DeepSeek-V3"}
     rounded = {"silicon_ttft_ms": 123.46, "silicon_tpot_ms": 12.35}
-    found = table(
+    actual = table(
         row("april", **DEEPSEEK), row("march", **DEEPSEEK), row("database", **v3), row("rounded", **DEEPSEEK | rounded)
     )
-    assert found["rule"].tolist() == ["copy", "copy", "", "copy"]
+    assert actual["rule"].tolist() == ["copy", "copy", "", "copy"]
     other = table(row("april", **DEEPSEEK), row("april", **DEEPSEEK, silicon_tpot_ms=12.36))
     assert other["rule"].tolist() == ["", ""]
 
@@ -195,13 +195,13 @@ def test_draft_tokens_are_possible_from_a_day_on(date, fields, rule):
 def test_the_database_has_no_draft_tokens():
     v3 = {**DEEPSEEK, "model_path": "deepseek-ai/DeepSeek-V3"}
     drafted = {**DEEPSEEK, "silicon_tpot_ms": 6.0}
-    found = table(
+    actual = table(
         row("march", "2026-02-07", **DEEPSEEK),
         row("database", "2026-02-07", **v3),
         row("march", "2026-02-07", **drafted),
     )
-    assert found["drafts"].tolist() == ["none", "none", "possible"]
-    assert found["rule"].tolist() == ["copy", "", "draft_tokens"]
+    assert actual["drafts"].tolist() == ["none", "none", "possible"]
+    assert actual["rule"].tolist() == ["copy", "", "draft_tokens"]
 
 
 def test_pools_may_have_had_draft_tokens_earlier():
@@ -224,26 +224,26 @@ def test_pools_may_have_had_draft_tokens_earlier():
     ],
 )
 def test_first_tokens_that_may_have_waited(made, rule):
-    found = only(made)
-    assert (found["ttft_rule"], found["rule"]) == (rule, "")
+    actual = only(made)
+    assert (actual["ttft_rule"], actual["rule"]) == (rule, "")
 
 
 def test_a_load_that_is_faster_than_half_of_it_is_reported():
     rows = [row(concurrency=c, silicon_tpot_ms=t) for c, t in ((8, 10.0), (16, 12.0), (32, 5.9), (64, 13.0))]
-    found = table(*rows)
-    assert found["reported"].tolist() == ["", "", "falls_with_load", ""]
-    assert (found["rule"] == "").all()
+    actual = table(*rows)
+    assert actual["reported"].tolist() == ["", "", "falls_with_load", ""]
+    assert (actual["rule"] == "").all()
 
 
 def test_repeats_that_differ_are_reported():
-    found = table(*(row(date=f"2025-10-{day}", silicon_tpot_ms=t) for day, t in ((28, 10.0), (29, 15.1))))
-    assert found["reported"].tolist() == ["repeats_differ"] * 2
+    actual = table(*(row(date=f"2025-10-{day}", silicon_tpot_ms=t) for day, t in ((28, 10.0), (29, 15.1))))
+    assert actual["reported"].tolist() == ["repeats_differ"] * 2
 
 
 def test_doubtful_rows_stay():
     fields = {"model_path": "nvidia/Llama-3.1-8B-Instruct-FP8", "system": "h200_sxm", "degrees": (1, None, 1, 1)}
-    found = only(row("sweeps", **fields))
-    assert (found["reported"], found["rule"]) == ("llama_8b_fp8_h200", "")
+    actual = only(row("sweeps", **fields))
+    assert (actual["reported"], actual["rule"]) == ("llama_8b_fp8_h200", "")
 
 
 # Rules in general
@@ -258,21 +258,21 @@ def test_the_first_exclusion_counts_and_nothing_is_dropped():
         Rule("even", "exclusion", "r", lambda t: t["x"] % 2 == 0),
         Rule("odd", "report", "r", lambda t: t["x"] % 2 == 1),
     ]
-    found = apply(frame, steps)
-    assert found["x"].tolist() == [4, 4, 3]
-    assert found["repairs"].tolist() == ["double,again", "again", ""]
-    assert found["rule"].tolist() == ["four", "four", ""]
-    assert found["reported"].tolist() == ["", "", "odd"]
+    actual = apply(frame, steps)
+    assert actual["x"].tolist() == [4, 4, 3]
+    assert actual["repairs"].tolist() == ["double,again", "again", ""]
+    assert actual["rule"].tolist() == ["four", "four", ""]
+    assert actual["reported"].tolist() == ["", "", "odd"]
     assert frame["x"].tolist() == [1, 2, 3]
 
 
 def test_counts_add_up():
-    found = table(
+    actual = table(
         row(), row(concurrency=32), row("silent", batch_size=1), row("silent", batch_size=2), row(system="tpu")
     )
-    by_rule = counts(found)
+    by_rule = counts(actual)
     excluded = by_rule.query("kind == 'exclusion'")["rows"].sum()
-    assert (found["rule"] == "").sum() + excluded == len(found)
+    assert (actual["rule"] == "").sum() + excluded == len(actual)
     assert by_rule.loc["no_concurrency", "rows"] == 1
     assert by_rule.loc["copy", "rows"] == 1
 
@@ -294,8 +294,8 @@ def test_precisions_are_in_the_catalogue():
 )
 def test_the_cache_follows_the_recipe_of_the_day(date, kv_bytes):
     fields = {"model_path": "openai/gpt-oss-120b", "system": "b200_sxm", "precision": "fp4"}
-    found = only(row(date=date, degrees=(1, 1, 1, 1), **fields))
-    assert (found["precision"], found["kv_bytes"]) == ("mxfp4-experts-in8", kv_bytes)
+    actual = only(row(date=date, degrees=(1, 1, 1, 1), **fields))
+    assert (actual["precision"], actual["kv_bytes"]) == ("mxfp4-experts-in8", kv_bytes)
 
 
 @pytest.mark.parametrize("backend", ["vllm", "trtllm", "sglang"])
@@ -310,11 +310,11 @@ def test_the_cache_follows_the_recipe_of_the_day(date, kv_bytes):
 )
 def test_blackwell_quantises_the_inputs_of_gpt_oss(system, precision, backend):
     fields = {"model_path": "openai/gpt-oss-120b", "precision": "fp4", "backend": backend}
-    found = table(row(system=system, degrees=(1, 1, 1, 1), **fields))
-    assert found["precision"].tolist() == [precision]
+    actual = table(row(system=system, degrees=(1, 1, 1, 1), **fields))
+    assert actual["precision"].tolist() == [precision]
     # the split knows the weights only
-    gpu = found["gpu"].iloc[0]
-    assert configurations(found).tolist() == [f"gpt-oss-120b|{gpu}|{backend}|mxfp4-experts|tp1-dp1-ep1|aggregated"]
+    gpu = actual["gpu"].iloc[0]
+    assert configurations(actual).tolist() == [f"gpt-oss-120b|{gpu}|{backend}|mxfp4-experts|tp1-dp1-ep1|aggregated"]
 
 
 def test_conditions_leave_the_rows_they_see():
@@ -328,14 +328,14 @@ def test_conditions_leave_the_rows_they_see():
 
 
 def test_published_rows_have_sources_and_setups():
-    found = validation.published_table()
-    assert found["id"].is_unique
-    assert found["source"].str.startswith("https://").all()
-    assert found["mode"].isin(["aggregated", "prefill", "decode", "static"]).all()
-    eligible = found[found["rule"] == ""]
+    actual = validation.published_table()
+    assert actual["id"].is_unique
+    assert actual["source"].str.startswith("https://").all()
+    assert actual["mode"].isin(["aggregated", "prefill", "decode", "static"]).all()
+    eligible = actual[actual["rule"] == ""]
     assert (eligible["status"] == "ok").all()
     assert eligible[["ttft_s", "tpot_s", "elapsed_s", "tokens_per_s_gpu"]].notna().any(axis=1).all()
-    assert set(found["rule"]) == {"", "no_concurrency", "stalled"}
+    assert set(actual["rule"]) == {"", "no_concurrency", "stalled"}
 
 
 def test_published_decode_times_follow_from_their_throughput():
@@ -345,12 +345,12 @@ def test_published_decode_times_follow_from_their_throughput():
 
 
 def test_a_stalled_batch_is_one_that_more_work_outruns():
-    found = validation.published_table().set_index("id")
-    assert found.loc["tokenomics-massive-seq16384-out1-b1", "rule"] == "stalled"
-    assert found.loc["tokenomics-massive-seq32768-out1-b1", "rule"] == ""
+    actual = validation.published_table().set_index("id")
+    assert actual.loc["tokenomics-massive-seq16384-out1-b1", "rule"] == "stalled"
+    assert actual.loc["tokenomics-massive-seq32768-out1-b1", "rule"] == ""
     assert (
-        found.loc["tokenomics-massive-seq16384-out1-b1", "ttft_s"]
-        > found.loc["tokenomics-massive-seq32768-out1-b1", "ttft_s"]
+        actual.loc["tokenomics-massive-seq16384-out1-b1", "ttft_s"]
+        > actual.loc["tokenomics-massive-seq32768-out1-b1", "ttft_s"]
     )
 
 
@@ -383,23 +383,23 @@ def test_a_curve_and_its_repeats_stay_together():
         row("march", "2026-03-11", 4, degrees=(2, 1, 2, 1), **MINIMAX),
         row("database", "2026-04-22", 512, degrees=(2, 1, 2, 1), isl=8192, **MINIMAX, backend_version="0.19.0"),
     ]
-    found = table(*rows)
-    assert found["precision"].tolist() == ["fp8", "fp8-kv8"]
-    assert configurations(found).tolist() == ["minimax-m2.5|b200-sxm|vllm|fp8|tp2-dp1-ep1|aggregated"] * 2
-    assert len(set(sides(found))) == 1
+    actual = table(*rows)
+    assert actual["precision"].tolist() == ["fp8", "fp8-kv8"]
+    assert configurations(actual).tolist() == ["minimax-m2.5|b200-sxm|vllm|fp8|tp2-dp1-ep1|aggregated"] * 2
+    assert len(set(sides(actual))) == 1
 
 
 @pytest.mark.parametrize("suffix", ["", "-kv8", "-in8", "-in8-kv8"])
 def test_types_of_cache_and_inputs_change_no_side(suffix):
-    found = table(row(degrees=(2, 1, 2, 1), **MINIMAX))
-    named = found.assign(precision=pd.Series([f"mxfp4-experts{suffix}"], found.index, dtype="string"))
+    actual = table(row(degrees=(2, 1, 2, 1), **MINIMAX))
+    named = actual.assign(precision=pd.Series([f"mxfp4-experts{suffix}"], actual.index, dtype="string"))
     assert configurations(named).tolist() == ["minimax-m2.5|b200-sxm|vllm|mxfp4-experts|tp2-dp1-ep1|aggregated"]
-    other = found.assign(precision=pd.Series(["fp8-in16"], found.index, dtype="string"))
+    other = actual.assign(precision=pd.Series(["fp8-in16"], actual.index, dtype="string"))
     assert "|fp8-in16|" in configurations(other).iloc[0]
 
 
 def test_predictions_are_never_fitted():
-    found = validation.published_table()
-    assert (sides(found)[found["prediction"]] == "prediction").all()
-    assert not (sides(found)[~found["prediction"]] == "prediction").any()
-    assert found.set_index("id").loc["lmsys-96h100-decode", "prediction"]
+    actual = validation.published_table()
+    assert (sides(actual)[actual["prediction"]] == "prediction").all()
+    assert not (sides(actual)[~actual["prediction"]] == "prediction").any()
+    assert actual.set_index("id").loc["lmsys-96h100-decode", "prediction"]

@@ -42,10 +42,10 @@ def read(tmp_path, text, **kwargs):
 
 
 def test_inputs_state_the_run_and_no_measured_time():
-    found = other_tools.tool_inputs(two_rows())
-    assert list(found.columns) == list(other_tools.INPUTS)
-    assert not set(found.columns) & {"ttft_s", "tpot_s", "elapsed_s", "tokens_per_s_gpu"}
-    first = found.iloc[0]
+    actual = other_tools.tool_inputs(two_rows())
+    assert list(actual.columns) == list(other_tools.INPUTS)
+    assert not set(actual.columns) & {"ttft_s", "tpot_s", "elapsed_s", "tokens_per_s_gpu"}
+    first = actual.iloc[0]
     assert (first["model"], first["gpu"], first["precision"], first["kv_bytes"]) == (
         "llama-3.1-70b",
         "h100-sxm",
@@ -56,10 +56,10 @@ def test_inputs_state_the_run_and_no_measured_time():
 
 
 def test_experts_tensor_parallel_degree_of_pools():
-    found = other_tools.tool_inputs(table(pools(decode=(8, 2, 4, 4)))).iloc[0]
-    assert (found["prefill_moe_tp"], found["decode_moe_tp"]) == (1, 4)
-    assert (found["prefill_workers"], found["decode_workers"]) == (1, 5)
-    assert pd.isna(found["moe_tp"])
+    actual = other_tools.tool_inputs(table(pools(decode=(8, 2, 4, 4)))).iloc[0]
+    assert (actual["prefill_moe_tp"], actual["decode_moe_tp"]) == (1, 4)
+    assert (actual["prefill_workers"], actual["decode_workers"]) == (1, 5)
+    assert pd.isna(actual["moe_tp"])
 
 
 def test_only_eligible_served_rows_are_inputs():
@@ -73,10 +73,10 @@ def test_only_eligible_served_rows_are_inputs():
 
 
 def test_predictions_by_id_with_other_columns_of_the_file(tmp_path):
-    found = read(tmp_path, "a,0.5,0.01,,yes\nb,,,no data,", header="id,ttft_s,tpot_s,reason,queues")
-    assert found.loc["a"].to_dict() == {"ttft_s": 0.5, "tpot_s": 0.01, "reason": "", "queues": "yes"}
-    assert found.loc["b", ["ttft_s", "tpot_s"]].isna().all()
-    assert found.loc["b", "reason"] == "no data"
+    actual = read(tmp_path, "a,0.5,0.01,,yes\nb,,,no data,", header="id,ttft_s,tpot_s,reason,queues")
+    assert actual.loc["a"].to_dict() == {"ttft_s": 0.5, "tpot_s": 0.01, "reason": "", "queues": "yes"}
+    assert actual.loc["b", ["ttft_s", "tpot_s"]].isna().all()
+    assert actual.loc["b", "reason"] == "no data"
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_hand_computed_errors_on_the_rows_all_predict(tmp_path):
 
 
 def test_errors_of_first_tokens(tmp_path):
-    found = other_tools.errors(two_rows(), {"one": read(tmp_path, f"{IDS[1]},0.25,0.1,")}, "ttft_s")
-    np.testing.assert_allclose(found["one"], [0.25], rtol=1e-12)
+    actual = other_tools.errors(two_rows(), {"one": read(tmp_path, f"{IDS[1]},0.25,0.1,")}, "ttft_s")
+    np.testing.assert_allclose(actual["one"], [0.25], rtol=1e-12)
 
 
 def test_excluded_and_unmeasured_rows_have_no_error(tmp_path):
@@ -126,13 +126,13 @@ def test_excluded_and_unmeasured_rows_have_no_error(tmp_path):
     assert other_tools.errors(two_rows().assign(tpot_s=[np.nan, 1.0]), {"one": one}).index.tolist() == IDS[1:]
 
 
-def test_strangers_and_other_times_are_refused(tmp_path):
+def test_strangers_and_other_times_are_rejected(tmp_path):
     one = read(tmp_path, "nobody,0.1,0.01,")
     rejected(lambda: other_tools.errors(two_rows(), {"one": one}), "one", "'nobody'")
     rejected(lambda: other_tools.errors(two_rows(), {}, "elapsed_s"), "time", "'elapsed_s'", "ttft_s, tpot_s")
 
 
-def test_summary_by_hand():
+def test_summary_hand_computed():
     """Errors -10, 20 and 60 %: mean of the absolute ones 30 %, median 20 %, signed median 20 %."""
     rows = pd.DataFrame({"gpu": ["a", "a", "b"], "one": [-0.1, 0.2, 0.6]})
     whole = other_tools.summary(rows, ["one"]).iloc[0]
@@ -146,9 +146,9 @@ def test_summary_by_hand():
 # How aiconfigurator is called
 
 
-def question(found):
+def question(actual):
     """The row as the CSV file has it."""
-    text = other_tools.tool_inputs(found).iloc[:1].astype("object").fillna("")
+    text = other_tools.tool_inputs(actual).iloc[:1].astype("object").fillna("")
     return {name: str(value) for name, value in text.iloc[0].items()}
 
 
@@ -157,18 +157,25 @@ def lists(name):
 
 
 def test_an_instance_is_called_with_its_layout_mean_lengths_and_requests_per_rank():
-    found = table(row(degrees=(4, 2, 1, 8), concurrency=17, model_path="MiniMaxAI/MiniMax-M2.5", precision="fp8"))
-    database, label, arguments = next(adapter.ways(question(found), lists("aiconfigurator_settings.csv")))
+    actual = table(row(degrees=(4, 2, 1, 8), concurrency=17, model_path="MiniMaxAI/MiniMax-M2.5", precision="fp8"))
+    database, label, arguments = next(adapter.ways(question(actual), lists("aiconfigurator_settings.csv")))
     assert database == arguments["database_mode"] == "SILICON"
     assert label == "MiniMaxAI/MiniMax-M2.5 gemm=fp8 moe=fp8 kvcache=bfloat16"
-    wanted = {"mode": "agg", "tp_size": 4, "attention_dp_size": 2, "moe_tp_size": 1, "moe_ep_size": 8, "batch_size": 9}
-    wanted |= {"isl": 922, "osl": 922, "backend_name": "vllm", "system_name": "h100_sxm"}
-    assert {name: arguments[name] for name in wanted} == wanted
+    expected = {
+        "mode": "agg",
+        "tp_size": 4,
+        "attention_dp_size": 2,
+        "moe_tp_size": 1,
+        "moe_ep_size": 8,
+        "batch_size": 9,
+    }
+    expected |= {"isl": 922, "osl": 922, "backend_name": "vllm", "system_name": "h100_sxm"}
+    assert {name: arguments[name] for name in expected} == expected
 
 
 def test_pools_are_called_with_workers_and_batches_of_their_own():
-    found = table(pools(decode=(8, 2, 4, 4), workers=(3, 5), concurrency=41))
-    arguments = adapter.load(question(found))
+    actual = table(pools(decode=(8, 2, 4, 4), workers=(3, 5), concurrency=41))
+    arguments = adapter.load(question(actual))
     assert arguments["mode"] == "disagg"
     assert (arguments["prefill_batch_size"], arguments["decode_batch_size"]) == (1, 5)
     assert (arguments["prefill_num_workers"], arguments["decode_num_workers"]) == (3, 5)
@@ -184,9 +191,9 @@ def test_measured_tables_come_before_formulas_and_the_first_answer_counts():
             raise RuntimeError("no table\nof this at /somewhere/file.parquet")
         return SimpleNamespace(ttft=500.0, tpot=10.0, kv_cache_warning="too many")
 
-    found = adapter.predict(question(two_rows()), lists("aiconfigurator_settings.csv"), estimate)
+    actual = adapter.predict(question(two_rows()), lists("aiconfigurator_settings.csv"), estimate)
     assert called == [("SILICON", "fp8"), ("SILICON", None), ("HYBRID", "fp8")]
-    assert (found["ttft_s"], found["tpot_s"], found["database"], found["queues"]) == (0.5, 0.01, "HYBRID", "yes")
+    assert (actual["ttft_s"], actual["tpot_s"], actual["database"], actual["queues"]) == (0.5, 0.01, "HYBRID", "yes")
 
 
 def test_a_row_without_an_answer_says_why():
@@ -195,8 +202,8 @@ def test_a_row_without_an_answer_says_why():
             return SimpleNamespace(ttft=float("nan"), tpot=1.0, kv_cache_warning=None)
         raise RuntimeError("no table\nof this at /somewhere/file.parquet")
 
-    found = adapter.predict(question(two_rows()), lists("aiconfigurator_settings.csv"), estimate)
-    assert (found["tpot_s"], found["reason"]) == ("", "RuntimeError: no table of this")
+    actual = adapter.predict(question(two_rows()), lists("aiconfigurator_settings.csv"), estimate)
+    assert (actual["tpot_s"], actual["reason"]) == ("", "RuntimeError: no table of this")
     assert adapter.predict(question(two_rows()), [], estimate)["reason"] == "no setting for llama-3.1-70b fp8-kv8"
 
 
@@ -248,7 +255,7 @@ def test_every_round_times_new_points():
     assert len(set(timing.points(10, 0))) == 10
 
 
-def test_a_peer_answers_every_point_at_every_degree_and_building_is_not_timed(monkeypatch):
+def test_another_tool_answers_every_point_at_every_degree_and_building_is_not_timed(monkeypatch):
     """A clock that moves 1 ms per answer and 1 s per build: 1,000 points a second."""
     clock = [0.0]
     calls = []
@@ -264,8 +271,8 @@ def test_a_peer_answers_every_point_at_every_degree_and_building_is_not_timed(mo
         return step
 
     monkeypatch.setattr(timing.time, "process_time", lambda: clock[0])
-    found = timing.measure(make, 10)
-    assert found["points_per_second"] == pytest.approx(1000)
-    assert (found["points"], found["sample_s"]) == (20, 0.5)
+    actual = timing.measure(make, 10)
+    assert actual["points_per_second"] == pytest.approx(1000)
+    assert (actual["points"], actual["sample_s"]) == (20, 0.5)
     assert calls[0] == timing.SAMPLE
     assert len(set(calls[1:])) == len(calls) - 1 == timing.ROUNDS * 20

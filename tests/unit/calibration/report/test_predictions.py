@@ -25,8 +25,8 @@ def written(tmp_path, content, name="p.csv"):
 
 
 def test_predictions_by_id(tmp_path):
-    found = inputs.read_predictions(written(tmp_path, GOOD))
-    assert found.loc["b", ["predicted_s", "low_s", "high_s"]].tolist() == [1.0, 0.5, 2.0]
+    actual = inputs.read_predictions(written(tmp_path, GOOD))
+    assert actual.loc["b", ["predicted_s", "low_s", "high_s"]].tolist() == [1.0, 0.5, 2.0]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_predictions_by_id(tmp_path):
         (GOOD.replace("0.5,2", "2,0.5"), "row 'b': high_s 0.5: not a time in s above low_s"),
     ],
 )
-def test_bad_predictions_are_refused(tmp_path, content, words):
+def test_bad_predictions_are_rejected(tmp_path, content, words):
     with pytest.raises(SpecError) as error:
         inputs.read_predictions(written(tmp_path, content))
     assert words in str(error.value)
@@ -52,12 +52,12 @@ def table(**columns):
 
 
 def test_every_row_is_judged_by_the_time_of_its_mode(tmp_path):
-    found = inputs.joined(table(), inputs.read_predictions(written(tmp_path, GOOD)))
-    assert found["measured_s"].tolist() == [0.01, 2.0]
-    assert found["predicted_s"].tolist() == [0.02, 1.0]
+    actual = inputs.joined(table(), inputs.read_predictions(written(tmp_path, GOOD)))
+    assert actual["measured_s"].tolist() == [0.01, 2.0]
+    assert actual["predicted_s"].tolist() == [0.02, 1.0]
 
 
-def test_rows_without_a_prediction_and_strangers_are_refused(tmp_path):
+def test_rows_without_a_prediction_and_strangers_are_rejected(tmp_path):
     predictions = inputs.read_predictions(written(tmp_path, GOOD))
     with pytest.raises(SpecError, match="no prediction of 'c'"):
         inputs.joined(table(id=["a", "c"]), predictions.loc[["a"]])
@@ -66,17 +66,17 @@ def test_rows_without_a_prediction_and_strangers_are_refused(tmp_path):
 
 
 def test_loads_are_ranges():
-    found = sections.load_of(pd.DataFrame({"concurrency": [1, 3, 4, 255, 4096]}))
-    assert found.tolist() == ["1 to 3", "1 to 3", "4 to 15", "64 to 255", "1024 and more"]
+    actual = sections.load_of(pd.DataFrame({"concurrency": [1, 3, 4, 255, 4096]}))
+    assert actual.tolist() == ["1 to 3", "1 to 3", "4 to 15", "64 to 255", "1024 and more"]
 
 
-def test_intervals_beside_constant_widths():
+def test_intervals_with_constant_widths():
     rows = pd.DataFrame({"predicted_s": np.ones(10), "measured_s": np.exp(np.linspace(-0.45, 0.45, 10))})
     rows = rows.assign(low_s=np.exp(-0.4), high_s=np.exp(0.4))
     fitted = pd.DataFrame({"predicted_s": [1.0, 1.0], "measured_s": np.exp([0.1, -0.1])})
-    found = sections.intervals(rows, fitted)
-    assert found["coverage"].tolist() == pytest.approx([0.8, 0.2, 0.8])
-    assert found["mean half-width"].tolist()[:2] == pytest.approx([0.4, 0.1])
+    actual = sections.intervals(rows, fitted)
+    assert actual["coverage"].tolist() == pytest.approx([0.8, 0.2, 0.8])
+    assert actual["mean half-width"].tolist()[:2] == pytest.approx([0.4, 0.1])
 
 
 def test_cells():
@@ -98,25 +98,25 @@ def test_words_stand_left_and_numbers_right():
 def test_names_of_configurations_do_not_split_cells():
     names = ("model", "gpu", "engine", "precision", "layout", "mode")
     rows = pd.DataFrame([dict(zip(names, "mgeplo", strict=True))] * 3)
-    found = sections.worst(rows.assign(predicted_s=[1.0, 1.2, 2.0], measured_s=1.0))
-    assert found.index.tolist() == ["m g e p l o"]
-    assert found.iloc[0].tolist() == pytest.approx([3, 0.4, 0.2, 1.0])
+    actual = sections.worst(rows.assign(predicted_s=[1.0, 1.2, 2.0], measured_s=1.0))
+    assert actual.index.tolist() == ["m g e p l o"]
+    assert actual.iloc[0].tolist() == pytest.approx([3, 0.4, 0.2, 1.0])
 
 
-def test_own_measurements_beside_own_predictions(tmp_path):
+def test_own_measurements_with_own_predictions(tmp_path):
     measured, predicted = written(tmp_path, MEASURED, "m.csv"), written(tmp_path, GOOD)
-    found = CliRunner().invoke(app, ["validate", "--measurements", str(measured), "--predictions", str(predicted)])
-    assert found.exit_code == 0, found.exception
-    assert "66.7 %" in found.output  # 0.02 for 0.012 s
-    assert "1,900.0 %" not in found.output
-    assert "h100-sxm" in found.output
+    actual = CliRunner().invoke(app, ["validate", "--measurements", str(measured), "--predictions", str(predicted)])
+    assert actual.exit_code == 0, actual.exception
+    assert "66.7 %" in actual.output  # 0.02 for 0.012 s
+    assert "1,900.0 %" not in actual.output
+    assert "h100-sxm" in actual.output
 
 
 def test_own_measurements_with_a_named_set(tmp_path):
     path = str(written(tmp_path, MEASURED))
-    found = CliRunner().invoke(app, ["validate", "--measurements", path, "--efficiency", "ideal"])
-    assert found.exit_code == 0, found.exception
-    assert "coverage" not in found.output
+    actual = CliRunner().invoke(app, ["validate", "--measurements", path, "--efficiency", "ideal"])
+    assert actual.exit_code == 0, actual.exception
+    assert "coverage" not in actual.output
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_own_measurements_with_a_named_set(tmp_path):
         ({"other": "x.csv"}, "--aiconfigurator is for the page"),
     ],
 )
-def test_contradicting_arguments_are_refused(given, words):
+def test_contradicting_arguments_are_rejected(given, words):
     asked = dict.fromkeys(("predictions", "measurements", "efficiency", "other")) | {"page": False} | given
     with pytest.raises(SpecError, match=words):
         run(**asked, told=print)
@@ -150,9 +150,9 @@ def test_errors_of_a_split_are_of_the_held_out_rows():
             "high_s": np.nan,
         }
     )
-    found = errors_text(rows)
-    assert found.count("50.0 %") == 3 * 7  # mean, median and bias of seven tables
-    assert found.count(" 0.0 %") == 2
+    actual = errors_text(rows)
+    assert actual.count("50.0 %") == 3 * 7  # mean, median and bias of seven tables
+    assert actual.count(" 0.0 %") == 2
 
 
 def test_figures_are_small(tmp_path):

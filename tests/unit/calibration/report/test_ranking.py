@@ -11,28 +11,30 @@ TASK = {"model": "m", "gpu": "g", "isl": 1024, "osl": 1024, "engine": "e", "prec
 def table(*rows):
     """Rows of (layout, GPUs, requests, measured ms, predicted ms)."""
     names = ("layout", "n_gpus", "concurrency", "measured_s", "predicted_s")
-    found = pd.DataFrame([{**TASK, **dict(zip(names, row, strict=True))} for row in rows])
-    return found.assign(measured_s=found["measured_s"] / 1e3, predicted_s=found["predicted_s"] / 1e3)
+    actual = pd.DataFrame([{**TASK, **dict(zip(names, row, strict=True))} for row in rows])
+    return actual.assign(measured_s=actual["measured_s"] / 1e3, predicted_s=actual["predicted_s"] / 1e3)
 
 
 def test_rates_are_per_gpu_and_repeats_one_point():
-    found = ranking.points(table(("tp4", 4, 8, 10, 20), ("tp4", 4, 8, 12, 20), ("tp8", 8, 8, 5, 10)))
-    assert found["measured"].tolist() == pytest.approx([8 / 4 / 0.011, 8 / 8 / 0.005])
-    assert found["predicted"].tolist() == pytest.approx([100.0, 100.0])
+    actual = ranking.points(table(("tp4", 4, 8, 10, 20), ("tp4", 4, 8, 12, 20), ("tp8", 8, 8, 5, 10)))
+    assert actual["measured"].tolist() == pytest.approx([8 / 4 / 0.011, 8 / 8 / 0.005])
+    assert actual["predicted"].tolist() == pytest.approx([100.0, 100.0])
 
 
 def test_pairs_of_one_load_only():
-    found = ranking.points(table(("tp1", 1, 8, 10, 10), ("tp2", 2, 8, 4, 6), ("tp4", 4, 8, 5, 1), ("tp8", 8, 16, 1, 1)))
-    pairs = ranking.pairs(found)
+    actual = ranking.points(
+        table(("tp1", 1, 8, 10, 10), ("tp2", 2, 8, 4, 6), ("tp4", 4, 8, 5, 1), ("tp8", 8, 16, 1, 1))
+    )
+    pairs = ranking.pairs(actual)
     # Measured per GPU: 800, 1000, 400; predicted: 800, 667, 2000.
     assert sorted(pairs["margin"].round(6)) == pytest.approx([0.25, 1.0, 1.5])
     assert pairs["right"].sum() == 0
-    assert ranking.pairs(found.assign(predicted=found["measured"] * 3))["right"].all()
+    assert ranking.pairs(actual.assign(predicted=actual["measured"] * 3))["right"].all()
 
 
 def test_regret_at_load_is_what_the_chosen_one_loses():
-    found = ranking.points(table(("tp1", 1, 8, 10, 10), ("tp2", 2, 8, 4, 6), ("tp8", 8, 16, 1, 1)))
-    regret = ranking.regret_at_load(found)
+    actual = ranking.points(table(("tp1", 1, 8, 10, 10), ("tp2", 2, 8, 4, 6), ("tp8", 8, 16, 1, 1)))
+    regret = ranking.regret_at_load(actual)
     assert len(regret) == 1
     line = regret.iloc[0]
     assert (line["offers"], line["best"]) == (2, False)

@@ -40,15 +40,15 @@ def rows(*given, **more):
         "ttft_s": 0.1,
         "elapsed_s": np.nan,
     }
-    found = pd.DataFrame([base | more | row for row in given])
-    return found.assign(id=[f"r{n}" for n in range(len(found))])
+    actual = pd.DataFrame([base | more | row for row in given])
+    return actual.assign(id=[f"r{n}" for n in range(len(actual))])
 
 
 def seconds(table, serving):
     return make_problem(table, serving).seconds(fields_of(MEDIANS))[:, 0]
 
 
-def test_prompts_add_their_share_of_passes():
+def test_prompts_add_their_fraction_of_passes():
     table = rows({})
     step, apart = seconds(table, Serving("none")), seconds(table, Serving("apart"))
     prompt = make_problem(rows({"mode": "prefill", "concurrency": 1})).seconds(fields_of(MEDIANS))[:, 0]
@@ -95,7 +95,7 @@ def test_a_component_has_one_maximum():
 
 def test_components_of_a_problem_are_the_engines():
     table = rows({"mode": "prefill", "concurrency": 3})
-    found = by_component(make_problem(table)).seconds(fields_of(MEDIANS))[0, 0]
+    actual = by_component(make_problem(table)).seconds(fields_of(MEDIANS))[0, 0]
     efficiency = kernel_tables()
     ds = cx.evaluate(
         "llama-3.1-8b",
@@ -108,14 +108,14 @@ def test_components_of_a_problem_are_the_engines():
         dtype="float64",
     )
     own = float(ds["step_time"]) - 3 * efficiency.tau_sequence
-    assert found == pytest.approx(own, rel=1e-9)
+    assert actual == pytest.approx(own, rel=1e-9)
 
 
 def test_variants_hold_fields_and_follow_others():
     values = {"a": np.array([2.0, 3.0]), "b": np.array([5.0, 6.0])}
-    found = Variant("x", fixed={"a": 1.0}, follows={"b": "a"}).change(values)
-    assert found["a"].tolist() == [1.0, 1.0]
-    assert found["b"].tolist() == [2.0, 3.0]
+    actual = Variant("x", fixed={"a": 1.0}, follows={"b": "a"}).change(values)
+    assert actual["a"].tolist() == [1.0, 1.0]
+    assert actual["b"].tolist() == [2.0, 3.0]
 
 
 @pytest.mark.parametrize("variant", [*STEPS, *WITHOUT, *CHOICES], ids=lambda v: v.what[:40])
@@ -151,13 +151,13 @@ def test_refits_find_what_made_the_times_and_leave_one_out_does_not_see_it():
     names = [factor.name for factor in FACTORS]
     truth[0, names.index("tau_sequence")] = np.log(20e-6)
     table = measured_by(rows(*({**setup, "isl": isl} for setup in TWO for isl in (100, 1000, 8000))), truth)
-    found = refits.leave_one_out(refits.Cases(table), "gpu")
-    assert sorted(found["id"]) == sorted(table["id"])
-    assert (found["predicted_s"] / found["measured_s"] - 1).abs().max() < 0.1
+    actual = refits.leave_one_out(refits.Cases(table), "gpu")
+    assert sorted(actual["id"]) == sorted(table["id"])
+    assert (actual["predicted_s"] / actual["measured_s"] - 1).abs().max() < 0.1
     slow = table.assign(tpot_s=table["tpot_s"].where(table["gpu"] != "b200-sxm", 3 * table["tpot_s"]))
     other = refits.leave_one_out(refits.Cases(slow), "gpu")
     b200 = other[other["gpu"] == "b200-sxm"]
-    assert b200["predicted_s"].tolist() == found.loc[found["gpu"] == "b200-sxm", "predicted_s"].tolist()
+    assert b200["predicted_s"].tolist() == actual.loc[actual["gpu"] == "b200-sxm", "predicted_s"].tolist()
     assert (b200["predicted_s"] / b200["measured_s"]).to_numpy() == pytest.approx(1 / 3, rel=0.05)
 
 
@@ -167,19 +167,19 @@ def test_variants_are_fitted_and_judged_on_held_out_rows():
     problems = refits.Cases(table.assign(engine=table["engine"]))
     sets = refits.CO_LOCATED
     assert sets == ("sglang", "trtllm", "vllm")
-    found = {name: problems.case(name) for name in ("sglang",)}
-    assert len(found["sglang"].fitted.rows) == 8
-    judged = refits.judged(found["sglang"].judged, refits.refit(found["sglang"].fitted))
+    actual = {name: problems.case(name) for name in ("sglang",)}
+    assert len(actual["sglang"].fitted.rows) == 8
+    judged = refits.judged(actual["sglang"].judged, refits.refit(actual["sglang"].fitted))
     held = judged[judged["side"] == "held out"]
     assert (held["predicted_s"] / held["measured_s"] - 1).abs().max() < 0.01
 
 
 def test_first_tokens_are_the_pass_of_the_prompt():
     table = rows({"concurrency": 1}, factors="set")
-    found = first_tokens(table, {"set": kernel_tables()})
+    actual = first_tokens(table, {"set": kernel_tables()})
     prompt = make_problem(rows({"mode": "prefill", "concurrency": 1})).seconds(fields_of(MEDIANS))[0, 0]
-    assert found["predicted_s"].tolist() == pytest.approx([prompt])
-    assert found["measured_s"].tolist() == [0.1]
+    assert actual["predicted_s"].tolist() == pytest.approx([prompt])
+    assert actual["measured_s"].tolist() == [0.1]
 
 
 def published(name):
@@ -208,10 +208,10 @@ def test_production_computes_what_the_cache_does_not_hold():
     assert large_scale.shape_of(published("lmsys-96h100-prefill-1024")) == (512.0, 1024, 0)
 
 
-def test_published_points_by_hand():
+def test_published_points_hand_computed():
     efficiency = kernel_tables()
-    found = large_scale.predict(dict.fromkeys(large_scale.SETS.values(), efficiency)).set_index("id")
-    assert len(found) == published_table()["prediction"].sum()
+    actual = large_scale.predict(dict.fromkeys(large_scale.SETS.values(), efficiency)).set_index("id")
+    assert len(actual) == published_table()["prediction"].sum()
     ds = cx.evaluate(
         "deepseek-v3",
         "h100-sxm",
@@ -224,20 +224,20 @@ def test_published_points_by_hand():
         options={"micro_batches": 2, "redundant_experts": 32},
         dtype="float64",
     )
-    assert found.loc["lmsys-96h100-decode", "predicted"] == pytest.approx(256 / float(ds["step_time"]))
-    both = found.loc[["deepseek-production-prefill-all", "deepseek-production-prefill-computed"], "predicted"]
+    assert actual.loc["lmsys-96h100-decode", "predicted"] == pytest.approx(256 / float(ds["step_time"]))
+    both = actual.loc[["deepseek-production-prefill-all", "deepseek-production-prefill-computed"], "predicted"]
     assert both.iloc[0] / both.iloc[1] == pytest.approx(4096 / 1790)
-    assert (found["within"] == ((found["predicted"] / found["measured"] - 1).abs() <= 0.25)).all()
-    assert found["predicted"].gt(0).all()
+    assert (actual["within"] == ((actual["predicted"] / actual["measured"] - 1).abs() <= 0.25)).all()
+    assert actual["predicted"].gt(0).all()
 
 
 def test_served_points_divide_running_requests_by_their_step():
     row = published("trtllm-r1-h200")
     efficiency = kernel_tables()
-    found = large_scale.predict(dict.fromkeys(large_scale.SETS.values(), efficiency)).set_index("id")
+    actual = large_scale.predict(dict.fromkeys(large_scale.SETS.values(), efficiency)).set_index("id")
     table = pd.DataFrame([row]).assign(tpot_s=1.0)
     seconds_per_token = make_problem(table).seconds(fields_of(MEDIANS))[0, 0]
-    line = found.loc["trtllm-r1-h200"]
+    line = actual.loc["trtllm-r1-h200"]
     assert line["batch"] <= 1024
     assert line["predicted"] == pytest.approx(line["batch"] / seconds_per_token / 8)
 
@@ -252,6 +252,6 @@ def test_records_are_replaced_not_changed():
 def test_bottlenecks_at_the_peaks_and_with_factors():
     slow_launches = cx.Efficiency(name="slow", launch_gemm=1e-2)
     table = rows({"concurrency": 1}, {"concurrency": 8}, factors="set")
-    found = shifts(table, {"set": slow_launches})
-    assert found.loc["weights", "overhead"] == 2
-    assert found.to_numpy().sum() == 2
+    actual = shifts(table, {"set": slow_launches})
+    assert actual.loc["weights", "overhead"] == 2
+    assert actual.to_numpy().sum() == 2
