@@ -1,4 +1,4 @@
-"""``ds.cheetah``: the analysis functions as methods of a result."""
+"""``ds.cheetah``: the analysis functions as methods of a result. Importing this module registers it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from .pareto import pareto, pareto_mask
 from .regimes import max_batch, regimes
 
 
+@xr.register_dataset_accessor("cheetah")  # type: ignore[no-untyped-call]
 class Cheetah:
     """Analysis of one result; every method is the function of :mod:`cheetah_xr.analysis` of its name.
 

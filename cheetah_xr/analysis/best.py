@@ -8,7 +8,7 @@ from typing import Any
 import xarray as xr
 
 from ..engine.dims import LEADING, PHASE, TRAILING, canonical
-from ..specs import SpecError
+from ..errors import SpecError
 from .choice import Numbers
 from .conditions import Condition, number, parse_all
 from .derive import COMPUTED_INPUTS, DERIVED, derive

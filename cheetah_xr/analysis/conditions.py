@@ -10,7 +10,7 @@ from typing import Any
 
 import xarray as xr
 
-from ..specs import SpecError
+from ..errors import SpecError
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,

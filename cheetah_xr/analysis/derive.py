@@ -12,7 +12,7 @@ import xarray as xr
 
 from ..engine.dims import LEADING, PHASE, TRAILING, canonical
 from ..engine.variables import VARIABLES
-from ..specs import SpecError
+from ..errors import SpecError
 
 DECODE, PREFILL = "decode", "prefill"
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..engine.dims import DRAW, QUANTILE
 from ..engine.posterior_axis import RESIDUAL_SCALE
-from ..specs import SpecError
+from ..errors import SpecError
 from .derive import DERIVED
 
 Array = NDArray[Any]

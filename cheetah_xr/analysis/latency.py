@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 
-from ..specs import SpecError
+from ..errors import SpecError
 
 Num = Any
 

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from ..specs import SpecError
+from ..errors import SpecError
 from .best import with_derived
 from .conditions import number
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
-from ..specs import SpecError
+from ..errors import SpecError
 from .best import with_derived
 from .conditions import parse_all
 

@@ -12,7 +12,7 @@ ORDER = (
     {"costmodel"},
     {"engine"},
     {"analysis"},
-    {"api", "accessor"},
+    {"api"},
     {"serving", "sweep", "calibration"},
     {"figures"},
     {"cli"},

@@ -115,29 +115,53 @@ def test_a_name_that_is_not_there():
 
 # ---- the accessor
 
+MAKERS = [
+    "analysis",
+    "breakdown",
+    "derive",
+    "evaluate",
+    "layouts",
+    "load_posterior",
+    "open_result",
+    "operations",
+    "serve",
+    "serve_disaggregated",
+    "summarize",
+]
+"""Public names that make, change or open datasets."""
+
 ORDERS = {
-    "before": "import xarray, cheetah_xr",
-    "after": "import cheetah_xr, xarray",
-    "after a part of it": "import cheetah_xr, xarray.core.dataset, xarray",
-    "through a name": "import cheetah_xr; cheetah_xr.evaluate; import xarray",
-    "after a look for it": "import cheetah_xr, importlib.util as u; u.find_spec('xarray').loader.get_filename()\n"
-    "import xarray",
-    "twice": "import cheetah_xr, xarray, importlib; importlib.reload(cheetah_xr); import cheetah_xr.accessor",
-    "again": "import sys, cheetah_xr, xarray\n"
-    "for name in [n for n in sys.modules if n.split('.')[0] == 'xarray']:\n    del sys.modules[name]\n"
-    "import xarray",
+    "xarray first": "import xarray, cheetah_xr",
+    "twice": "import xarray, cheetah_xr, importlib; importlib.reload(cheetah_xr); import cheetah_xr.analysis.accessor",
+    **{name: f"import cheetah_xr; cheetah_xr.{name}; import xarray" for name in MAKERS},
+    **{f"{name}, xarray first": f"import xarray, cheetah_xr; cheetah_xr.{name}" for name in ("analysis", "evaluate")},
 }
 """How xarray and the package may come together."""
+
+HAS_ACCESSOR = "print(type(ds.cheetah).__name__, 'regimes' in dir(ds.cheetah), ds.cheetah is ds.cheetah)"
 
 
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
 def test_the_accessor_is_there_in_any_order(order):
-    code = (
-        "ds = xarray.Dataset({'status': ('batch', [0, 1])})\n"
-        "print(type(ds.cheetah).__name__, 'regimes' in dir(ds.cheetah), ds.cheetah is ds.cheetah)\n"
-        "print(type(xarray.__loader__).__name__, xarray.__spec__.loader is xarray.__loader__)"
-    )
-    assert run(f"{order}\n{code}").splitlines() == ["Cheetah True True", "SourceFileLoader True"]
+    code = f"ds = xarray.Dataset({{'status': ('batch', [0, 1])}})\n{HAS_ACCESSOR}"
+    assert run(f"{order}\n{code}").splitlines() == ["Cheetah True True"]
+
+
+def test_nothing_hooks_into_the_import_of_others():
+    code = "import sys; before = list(sys.meta_path); import cheetah_xr; print(sys.meta_path == before)"
+    assert run(code) == "True\n"
+
+
+def test_the_accessor_is_there_where_xarray_opens_a_result(tmp_path):
+    store = cx.run_sweep("qwen3-32b-h100", str(tmp_path / "result.zarr"), progress=False)
+    code = f"ds = xarray.open_zarr({str(store)!r}, consolidated=False)\n{HAS_ACCESSOR}"
+    for order in ("import xarray, cheetah_xr", "import cheetah_xr.analysis, xarray"):
+        assert run(f"{order}\n{code}").splitlines() == ["Cheetah True True"]
+
+
+def test_the_accessor_costs_no_records():
+    code = "import xarray, sys; before = set(sys.modules); import cheetah_xr; print(*(set(sys.modules) - before))"
+    assert not {name.partition(".")[0] for name in run(code).split()} & {"pydantic", "ruamel", "dask", "zarr", "scipy"}
 
 
 def test_where_xarray_is_missing_it_is_missing():

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 import zarr
 
+from ...analysis import accessor as accessor  # registers ds.cheetah
 from ...specs import SpecError
 from ..blocks import MOST_BLOCKS
 from .location import Place, place_of
