@@ -1,4 +1,4 @@
-"""The page docs/evidence/validation.md with its figures."""
+"""Write the page docs/evidence/validation.md with its figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ..calibration.report.gather import Report
-from ..calibration.report.large_scale import BAR
+from ..calibration.report.large_scale import TOLERANCE
 from ..calibration.report.page import GPUS, LARGE, PARITY, render
 from .shared.style import RC, gpu_colour, new_figure, titled
 
@@ -18,7 +18,7 @@ DPI = 80
 
 
 def parity(rows: pd.DataFrame) -> Figure:
-    """Predicted against measured time per token of held-out rows, aggregated and disaggregated."""
+    """Draw predicted against measured time per token of held-out rows, aggregated and disaggregated."""
     rows = rows[rows["mode"].isin(["aggregated", "disaggregated"])]
     fig, panels = new_figure(1, 2, width=9.6, height=4.6, sharex=True, sharey=True)
     for ax, mode in zip(panels, ("aggregated", "disaggregated"), strict=True):
@@ -42,38 +42,38 @@ def parity(rows: pd.DataFrame) -> Figure:
     return fig
 
 
-def left_out(found: pd.DataFrame, column: str) -> Figure:
-    """Mean errors of rows whose accelerator or model no factor has seen, beside those of the held-out rows."""
-    fig, ax = new_figure(height=0.4 * len(found) + 1.4)
-    place = np.arange(len(found))
-    ax.barh(place + 0.2, 100 * found["left out"], 0.4, label=f"{column} left out of the fit, all rows")
-    ax.barh(place - 0.2, 100 * found["held out"], 0.4, label="held-out rows of the shipped split")
-    ax.set_yticks(place, [" ".join(map(str, key)) for key in found.index])
+def left_out(errors: pd.DataFrame, column: str) -> Figure:
+    """Draw mean errors of accelerators or models left out of the fit, and of the held-out rows."""
+    fig, ax = new_figure(height=0.4 * len(errors) + 1.4)
+    y = np.arange(len(errors))
+    ax.barh(y + 0.2, 100 * errors["left out"], 0.4, label=f"{column} left out of the fit, all rows")
+    ax.barh(y - 0.2, 100 * errors["held out"], 0.4, label="held-out rows of the shipped split")
+    ax.set_yticks(y, [" ".join(map(str, key)) for key in errors.index])
     ax.legend(fontsize=8)
     titled(ax, f"Errors of rows whose {column} is left out of the fit", "mean error of the time per token, %", "")
     return fig
 
 
-def large_scale(found: pd.DataFrame, bar: float) -> Figure:
-    """Predicted over measured rate of every published large-scale point."""
-    fig, ax = new_figure(width=8.2, height=0.26 * len(found) + 1.2)
-    place = np.arange(len(found))[::-1]
-    ax.axvspan(1 - bar, 1 + bar, color="#e8f0e8")
+def large_scale(points: pd.DataFrame, tolerance: float) -> Figure:
+    """Draw predicted over measured rate of every published large-scale point."""
+    fig, ax = new_figure(width=8.2, height=0.26 * len(points) + 1.2)
+    y = np.arange(len(points))[::-1]
+    ax.axvspan(1 - tolerance, 1 + tolerance, color="#e8f0e8")
     ax.axvline(1, color="#222222", lw=0.8)
-    ax.plot(found["ratio"], place, "o", color="#4477AA", label="fitted set of the engine")
-    ax.plot(found["kernel tables"], place, "x", color="#EE6677", label="medians of the priors, no fit")
-    ax.set_yticks(place, found["id"], fontsize=8)
+    ax.plot(points["ratio"], y, "o", color="#4477AA", label="efficiency profile of the engine")
+    ax.plot(points["kernel tables"], y, "x", color="#EE6677", label="medians of the priors, no fit")
+    ax.set_yticks(y, points["id"], fontsize=8)
     ax.set_xscale("log")
     ax.set_xticks([0.25, 0.5, 0.75, 1, 1.25, 2], ["0.25", "0.5", "0.75", "1", "1.25", "2"])
     ax.minorticks_off()
-    ax.set_xlim(min(0.24, 0.9 * float(found["ratio"].min())), 2.2)
+    ax.set_xlim(min(0.24, 0.9 * float(points["ratio"].min())), 2.2)
     ax.legend(fontsize=8)
-    titled(ax, "Large-scale points that no factor was fitted to", "predicted over measured tokens/s and GPU", "")
+    titled(ax, "Large-scale points, never fitted", "predicted over measured tokens/s and GPU", "")
     return fig
 
 
 def save(figures: dict[str, Figure], folder: Path) -> None:
-    """Write figures as PNG into a folder that is made if need be."""
+    """Write figures as PNG into a folder, created if missing."""
     folder.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(RC):
         for name, fig in figures.items():
@@ -81,12 +81,12 @@ def save(figures: dict[str, Figure], folder: Path) -> None:
 
 
 def write(report: Report, to: Path) -> None:
-    """Write the page, and its figures into the folder of its name beside it."""
+    """Write the page, and its figures into the folder of its name next to it."""
     to.parent.mkdir(parents=True, exist_ok=True)
     to.write_text(render(report), encoding="utf-8")
     drawn = {
         PARITY: parity(report.held),
         GPUS: left_out(report.left_out["gpu"], "accelerator"),
-        LARGE: large_scale(report.large_scale, BAR),
+        LARGE: large_scale(report.large_scale, TOLERANCE),
     }
     save(drawn, to.with_suffix(""))

@@ -1,4 +1,4 @@
-"""The page docs/evidence/validation.md says what the shipped sets of factors give."""
+"""The page docs/evidence/validation.md shows the errors of the shipped efficiency profiles."""
 
 import importlib.util
 
@@ -38,7 +38,7 @@ def percent(cell):
 
 def test_large_scale_points_are_those_of_the_shipped_sets():
     actual = large_scale.predict({name: load_efficiency(name) for name in SETS}).set_index("id")
-    shown = {row[0]: row for row in table_after("## Large scale, never fitted")}
+    shown = {row[0]: row for row in table_after("## Large-scale points, never fitted")}
     assert set(shown) == set(actual.index)
     for name, row in shown.items():
         # id, gpu, layout, mode, batch, factors, measured, predicted, ratio, within, ...
@@ -65,7 +65,7 @@ def test_a_small_part_of_the_public_rows_can_be_refitted():
     table = eligible()
     small = table[(table["engine"] == "sglang") & table["model"].isin(["glm-5", "qwen3.5-397b-a17b"])]
     case = refits.Cases(small).case("sglang")
-    rows = refits.judged(case.judged, refits.refit(case.fitted))
+    rows = refits.predict(case.predicted, refits.refit(case.fitted))
     error = summary(rows.assign(low_s=float("nan"), high_s=float("nan")), ["side"])
     assert error.loc["fit", "median"] < 0.1
     assert len(rows) == len(small[small["mode"].isin(["aggregated", "prefill", "static"])])

@@ -1,1 +1,1 @@
-"""The error report: statistics of predictions, refits, points that were never fitted, and the page."""
+"""Report errors: statistics of predictions, refits, points that were never fitted, and the validation page."""

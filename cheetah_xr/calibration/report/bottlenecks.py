@@ -1,4 +1,4 @@
-"""What bounds a decode step, at the peaks and with fitted factors."""
+"""Count what bounds decode steps at the peaks and with fitted efficiencies."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ..predictors import INSTANCE, lengths
 
 
 def shifts(rows: pd.DataFrame, efficiencies: Mapping[str, Efficiency]) -> pd.DataFrame:
-    """Rows by what bounds their decode step at the peaks (index) and with their set of factors (columns).
+    """Count rows by what bounds their decode step at the peaks (index) and with their profile (columns).
 
     Parameters
     ----------
     rows
-        Aggregated rows with ``factors``, the name of their set.
+        Aggregated rows with ``factors``, the name of their profile.
     efficiencies
-        Sets by name.
+        Profiles by name.
     """
     ideal: list[Any] = []
     fitted: list[Any] = []
@@ -35,7 +35,7 @@ def shifts(rows: pd.DataFrame, efficiencies: Mapping[str, Efficiency]) -> pd.Dat
         along |= {"seq_len": np.maximum(1, np.round(isl + osl / 2)).astype("int64")}
         shared: dict[str, Any] = {key: xr.DataArray(values, dims="row") for key, values in along.items()}
         kv_bytes = xr.DataArray(group["kv_bytes"].to_numpy(float), dims="row")
-        for found, efficiency in ((ideal, "ideal"), (fitted, efficiencies[str(name)])):
+        for bounds, efficiency in ((ideal, "ideal"), (fitted, efficiencies[str(name)])):
             ds = evaluate(
                 str(model),
                 str(gpu),
@@ -46,7 +46,7 @@ def shifts(rows: pd.DataFrame, efficiencies: Mapping[str, Efficiency]) -> pd.Dat
                 outputs=["bottleneck"],
                 **shared,
             )
-            found += [PARTS[int(code)] for code in np.broadcast_to(ds["bottleneck"].to_numpy(), len(group))]
+            bounds += [PARTS[int(code)] for code in np.broadcast_to(ds["bottleneck"].to_numpy(), len(group))]
     counts = pd.crosstab(pd.Series(ideal, name="at the peaks"), pd.Series(fitted, name="fitted"))
     order = [part for part in PARTS if part in counts.index or part in counts.columns]
     return counts.reindex(index=order, columns=order, fill_value=0)

@@ -1,4 +1,4 @@
-"""Served time to first token: what of it is work, and what is waiting."""
+"""Compare served times to first token with the time of their prefill."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ PER_RANK = (0, 1, 2, 8, 32, 128)
 
 
 def first_tokens(rows: pd.DataFrame, efficiencies: Mapping[str, Efficiency]) -> pd.DataFrame:
-    """Measured mean time to first token beside the time of the pass that holds a request's prompt.
+    """Return measured mean times to first token with the time of the forward pass that prefills a request.
 
-    The pass is that of the serving model, with the prompts it prefills together and, in mixed passes, the decoding
-    requests. Waiting for other prompts is not in it, nor the hand-over between pools.
+    The forward pass is that of the serving model, with the requests it prefills together and, in mixed batches, the
+    decoding requests. Waiting for other prefills is not in it, nor the KV-cache transfer between instances.
 
     Parameters
     ----------
     rows
-        Served rows of the table of measurements with ``factors``, the name of the set that predicts them.
+        Served rows of the table of measurements with ``factors``, the name of the profile that predicts them.
     efficiencies
-        Sets by name.
+        Profiles by name.
 
     Returns
     -------
     pandas.DataFrame
         The rows that have a time to first token, with measured_s and predicted_s of it.
     """
-    found = []
-    asked = rows[rows["ttft_s"].notna() & rows["mode"].isin(["aggregated", "disaggregated"])]
-    for name, group in asked.groupby("factors"):
+    parts = []
+    served = rows[rows["ttft_s"].notna() & rows["mode"].isin(["aggregated", "disaggregated"])]
+    for name, group in served.groupby("factors"):
         problem = make_problem(group)
         values = values_of(efficiencies[str(name)])
         seconds = []
@@ -45,18 +45,18 @@ def first_tokens(rows: pd.DataFrame, efficiencies: Mapping[str, Efficiency]) -> 
             assert isinstance(part, Served | Pooled)
             table = part.prompts if isinstance(part, Served) else part.prefill
             seconds.append(table.seconds(values)[:, 0])
-        found.append(problem.rows.assign(predicted_s=np.concatenate(seconds)))
-    result = pd.concat(found)
+        parts.append(problem.rows.assign(predicted_s=np.concatenate(seconds)))
+    result = pd.concat(parts)
     return result.assign(measured_s=result["ttft_s"].astype(float), low_s=np.nan, high_s=np.nan)
 
 
 def by_waiting(rows: pd.DataFrame) -> pd.DataFrame:
-    """Errors of :func:`first_tokens` by requests per attention rank that prefills."""
+    """Return errors of :func:`first_tokens` by requests per attention rank that prefills."""
     ranks = rows["dp"].where(rows["mode"] != "disaggregated", rows["prefill_workers"] * rows["prefill_dp"])
     each = rows["concurrency"].astype(float) / ranks.astype(float)
     ends = [*PER_RANK, np.inf]
     labels = ["1 (no waiting)", *(f"above {low} to {high}" for low, high in pairwise(PER_RANK[1:]))]
     labels.append(f"above {PER_RANK[-1]}")
     cut = pd.cut(each, ends, labels=labels)
-    found = summary(rows.assign(requests=cut), ["mode", "requests"])
-    return found.loc[found["rows"] > 0]
+    errors = summary(rows.assign(requests=cut), ["mode", "requests"])
+    return errors.loc[errors["rows"] > 0]

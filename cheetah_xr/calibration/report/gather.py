@@ -1,4 +1,4 @@
-"""Everything the page shows, computed once."""
+"""Compute everything the validation page shows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .other_tools import MODES
 from .statistics import summary
 from .variants import CHOICES, STEPS, WITHOUT, Variant
 
-Told = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class Report:
 
     held: pd.DataFrame
     fitted: pd.DataFrame
-    bars: pd.DataFrame
+    criteria: pd.DataFrame
     by: dict[str, pd.DataFrame]
     intervals: dict[str, pd.DataFrame]
-    apart: pd.DataFrame
+    separately: pd.DataFrame
     left_out: dict[str, pd.DataFrame]
     ranking: dict[str, pd.DataFrame]
     variants: dict[str, pd.DataFrame]
@@ -40,24 +40,24 @@ class Report:
     worst: dict[str, pd.DataFrame]
     first_token: pd.DataFrame
     bottlenecks: pd.DataFrame
-    sets: dict[str, str]
+    profiles: dict[str, str]
     large_scale: pd.DataFrame
-    beside: pd.DataFrame | None
+    other_tool: pd.DataFrame | None
 
 
 DECODE_96 = "lmsys-96h100-decode"
-"""Two micro-batches: the exchange takes longer than attention hides (LMSYS, 5 May 2025, on its profile of decode)."""
+"""Two micro-batches: the all-to-all takes longer than attention overlaps (LMSYS, 5 May 2025, profile of decode)."""
 
 TABLES = "kernel tables"
 FUSED = "fused experts"
-"""Columns of large-scale points: predicted over measured with the medians of the priors, and with the fitted sets where
-experts that get tokens by exchange run on the kernels of all others."""
+"""Columns of large-scale points: predicted over measured with the medians of the priors, and with the fitted profiles
+and fused kernels for experts behind an all-to-all."""
 
 
 def kernel_tables() -> Efficiency:
-    """The set before any fit: the medians of the priors."""
-    found = fields_of(np.log([[factor.median for factor in FACTORS]]))
-    values: dict[str, Any] = {name: float(value[0]) for name, value in found.items()}
+    """Return the profile before any fit: the medians of the priors."""
+    fields = fields_of(np.log([[factor.median for factor in FACTORS]]))
+    values: dict[str, Any] = {name: float(value[0]) for name, value in fields.items()}
     return Efficiency(name="kernel-tables", **values)
 
 
@@ -66,7 +66,7 @@ def gather(
     table: pd.DataFrame,
     efficiencies: Mapping[str, Efficiency],
     other: pd.DataFrame | None = None,
-    told: Told = lambda what: None,
+    progress: Progress = lambda what: None,
 ) -> Report:
     """Compute the report.
 
@@ -77,81 +77,87 @@ def gather(
     table
         Eligible rows with their side, to refit.
     efficiencies
-        Every shipped set by name.
+        Every shipped efficiency profile by name.
     other
         Predictions of aiconfigurator, if there are any.
-    told
-        Called with what is done next.
+    progress
+        Callback with the name of the next step.
     """
-    held, fitted = rows[rows["side"] == "held out"], rows[rows["side"] == "fit"]
+    held_out, fitted = rows[rows["side"] == "held out"], rows[rows["side"] == "fit"]
     problems = refits.Cases(table)
-    told("leave-one-out refits")
-    left = {column: _left_out(problems, held, column) for column in ("gpu", "model")}
-    told("refits of variants")
+    progress("leave-one-out refits")
+    left = {column: _left_out(problems, held_out, column) for column in ("gpu", "model")}
+    progress("refits of variants")
     variants = {
-        name: pd.concat([_variant(problems, variant, told) for variant in group]).set_index("variant")
+        name: pd.concat([_variant(problems, variant, progress) for variant in group]).set_index("variant")
         for name, group in (("steps", STEPS), ("without", WITHOUT), ("choices", CHOICES))
     }
-    told("large-scale points")
+    progress("large-scale points")
     large = _large(efficiencies)
-    aggregated, pooled = held[held["mode"] == "aggregated"], held[held["mode"] == "disaggregated"]
+    aggregated, disaggregated = (
+        held_out[held_out["mode"] == "aggregated"],
+        held_out[held_out["mode"] == "disaggregated"],
+    )
     h100 = aggregated["gpu"] == "h100-sxm"
     falls = aggregated["reported"].str.contains("falls_with_load")
     return Report(
-        held,
+        held_out,
         fitted,
-        bars_of(held, fitted, left, large, other),
-        sections.errors_by(held),
-        {mode: sections.intervals(held[held["mode"] == mode], fitted[fitted["mode"] == mode]) for mode in MODES},
-        _apart(held),
+        criteria_of(held_out, fitted, left, large, other),
+        sections.errors_by(held_out),
+        {
+            mode: sections.intervals(held_out[held_out["mode"] == mode], fitted[fitted["mode"] == mode])
+            for mode in MODES
+        },
+        _separately(held_out),
         left,
         sections.ranking(aggregated),
         variants,
         sections.floor(rows[rows["mode"] == "aggregated"]),
         sections.decompositions(
-            held,
+            held_out,
             {
-                "aggregated": held["mode"] == "aggregated",
-                "aggregated, H100": held["id"].isin(aggregated[h100]["id"]),
-                "aggregated, H100, without falls_with_load": held["id"].isin(aggregated[h100 & ~falls]["id"]),
-                "disaggregated": held["mode"] == "disaggregated",
+                "aggregated": held_out["mode"] == "aggregated",
+                "aggregated, H100": held_out["id"].isin(aggregated[h100]["id"]),
+                "aggregated, H100, without falls_with_load": held_out["id"].isin(aggregated[h100 & ~falls]["id"]),
+                "disaggregated": held_out["mode"] == "disaggregated",
             },
         ),
         {
             "aggregated": sections.worst(aggregated),
             "aggregated, H100": sections.worst(aggregated[h100], 6),
-            "disaggregated": sections.worst(pooled),
+            "disaggregated": sections.worst(disaggregated),
         },
-        by_waiting(first_tokens(held, efficiencies)),
+        by_waiting(first_tokens(held_out, efficiencies)),
         shifts(aggregated, efficiencies),
         {name: " ".join(efficiency.notes.split()) for name, efficiency in efficiencies.items()},
         large,
-        None if other is None else sections.beside(held, other, "aiconfigurator"),
+        None if other is None else sections.compared(held_out, other, "aiconfigurator"),
     )
 
 
 def _large(efficiencies: Mapping[str, Efficiency]) -> pd.DataFrame:
-    others = {
+    alternatives = {
         TABLES: dict.fromkeys(efficiencies, kernel_tables()),
         FUSED: {name: efficiency.with_numbers({GROUPED[1]: None}) for name, efficiency in efficiencies.items()},
     }
-    ratios = {what: large_scale.predict(sets)["ratio"] for what, sets in others.items()}
+    ratios = {what: large_scale.predict(profiles)["ratio"] for what, profiles in alternatives.items()}
     return large_scale.predict(efficiencies).assign(**ratios)
 
 
 def _left_out(problems: refits.Cases, held: pd.DataFrame, column: str) -> pd.DataFrame:
     rows = refits.leave_one_out(problems, column).assign(low_s=np.nan, high_s=np.nan)
     served = rows[rows["mode"].isin(MODES)]
-    found = summary(served, ["mode", column])[["rows", "MAPE", "median", "bias"]]
+    errors = summary(served, ["mode", column])[["rows", "MAPE", "median", "bias"]]
     usual = summary(held[held["mode"].isin(MODES)], ["mode", column])
     rest = summary(served[served["reported"] == ""], ["mode", column])
     more = {"without reported": rest["MAPE"], "held out": usual["MAPE"]}
-    more = {name: values.reindex(found.index) for name, values in more.items()}
-    return found.rename(columns={"MAPE": "left out"}).assign(**more)
+    more = {name: values.reindex(errors.index) for name, values in more.items()}
+    return errors.rename(columns={"MAPE": "left out"}).assign(**more)
 
 
-def _variant(problems: refits.Cases, variant: Variant, told: Told) -> pd.DataFrame:
-    told(variant.what)
+def _variant(problems: refits.Cases, variant: Variant, progress: Progress) -> pd.DataFrame:
+    progress(variant.what)
     rows = refits.variant_errors(problems, variant).assign(low_s=np.nan, high_s=np.nan)
     served, first = rows[rows["mode"] == "aggregated"], rows[rows["mode"] == "prefill"]
     one = {"variant": variant.what} | summary(served)[["MAPE", "median"]].iloc[0].to_dict()
@@ -160,19 +166,19 @@ def _variant(problems: refits.Cases, variant: Variant, told: Told) -> pd.DataFra
     return pd.DataFrame([one])
 
 
-def _apart(held: pd.DataFrame) -> pd.DataFrame:
-    named = held.assign(reported=held["reported"].str.split(",")).explode("reported")
-    return summary(named[named["reported"] != ""], ["mode", "reported"])
+def _separately(held: pd.DataFrame) -> pd.DataFrame:
+    listed = held.assign(reported=held["reported"].str.split(",")).explode("reported")
+    return summary(listed[listed["reported"] != ""], ["mode", "reported"])
 
 
-def bars_of(
+def criteria_of(
     held: pd.DataFrame,
     fitted: pd.DataFrame,
     left: Mapping[str, pd.DataFrame],
     large: pd.DataFrame,
     other: pd.DataFrame | None,
 ) -> pd.DataFrame:
-    """The bars with what is measured."""
+    """Return the acceptance criteria with the measured values."""
     by_mode = summary(held, ["mode"])
     aggregated = held[held["mode"] == "aggregated"]
     h100 = summary(aggregated[aggregated["gpu"] == "h100-sxm"])["MAPE"].iloc[0]
@@ -181,15 +187,15 @@ def bars_of(
     model, constant = score.iloc[0], score.iloc[1]
     lines: list[tuple[str, str, str, bool]] = []
 
-    def most(what: str, bar: float, value: Any) -> None:
-        lines.append((what, f"at most {100 * bar:.0f} %", f"{100 * value:.1f} %", bool(value <= bar)))
+    def at_most(what: str, limit: float, value: Any) -> None:
+        lines.append((what, f"at most {100 * limit:.0f} %", f"{100 * value:.1f} %", bool(value <= limit)))
 
-    most("aggregated TPOT, MAPE", 0.12, by_mode.loc["aggregated", "MAPE"])
-    most("aggregated TPOT, median", 0.07, by_mode.loc["aggregated", "median"])
-    most("aggregated TPOT on H100, MAPE", 0.09, h100)
-    most("aggregated TPOT of the worst accelerator left out of the fit, MAPE", 0.18, worst)
-    most("disaggregated TPOT, MAPE", 0.20, by_mode.loc["disaggregated", "MAPE"])
-    most("time of prefill batches, MAPE", 0.15, by_mode.loc["prefill", "MAPE"])
+    at_most("aggregated TPOT, MAPE", 0.12, by_mode.loc["aggregated", "MAPE"])
+    at_most("aggregated TPOT, median", 0.07, by_mode.loc["aggregated", "median"])
+    at_most("aggregated TPOT on H100, MAPE", 0.09, h100)
+    at_most("aggregated TPOT of the worst accelerator left out of the fit, MAPE", 0.18, worst)
+    at_most("disaggregated TPOT, MAPE", 0.20, by_mode.loc["disaggregated", "MAPE"])
+    at_most("time of prefill batches, MAPE", 0.15, by_mode.loc["prefill", "MAPE"])
     inside = summary(held)["coverage"].iloc[0]
     lines.append(("rows inside their 90 % interval", "85 to 95 %", f"{100 * inside:.1f} %", 0.85 <= inside <= 0.95))
     for what in ("mean half-width", "CRPS", "interval score"):
@@ -198,19 +204,19 @@ def bars_of(
             (f"aggregated, {what}", f"below constant width's {constant[what]:.4f}", f"{model[what]:.4f}", better)
         )
     if other is not None:
-        table = sections.beside(held, other, "aiconfigurator", by=((),))
+        table = sections.compared(held, other, "aiconfigurator", by=((),))
         for mode, row in table.iterrows():
-            own, its = row["this model mape"], row["aiconfigurator mape"]
+            own, tool = row["this model mape"], row["aiconfigurator mape"]
             lines.append(
                 (
-                    f"{mode} TPOT where both answer, MAPE",
-                    f"below aiconfigurator's {100 * its:.1f} %",
+                    f"{mode} TPOT where both predict, MAPE",
+                    f"below aiconfigurator's {100 * tool:.1f} %",
                     f"{100 * own:.1f} %",
-                    own < its,
+                    own < tool,
                 )
             )
     within = int(large["within"].sum())
     lines.append(("large-scale points within 25 %", f"all {len(large)}", f"{within}", within == len(large)))
     bound = large.loc[large["id"] == DECODE_96, "bound"].iloc[0]
     lines.append(("what bounds decode on 96 H100s", "communication", bound, bound == "communication"))
-    return pd.DataFrame(lines, columns=["bar", "asked", "measured", "met"]).set_index("bar")
+    return pd.DataFrame(lines, columns=["criterion", "required", "measured", "met"]).set_index("criterion")

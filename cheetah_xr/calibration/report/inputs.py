@@ -1,4 +1,4 @@
-"""What the report is made from: measured rows beside predictions of a file or of a set of factors."""
+"""Join measured rows with predictions of a file or of an efficiency profile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NUMBERS = ("predicted_s", "low_s", "high_s")
 
 
 def read_predictions(path: str | Path) -> pd.DataFrame:
-    """Predictions by row id.
+    """Read predictions by row id.
 
     Parameters
     ----------
@@ -29,8 +29,8 @@ def read_predictions(path: str | Path) -> pd.DataFrame:
     Raises
     ------
     SpecError
-        Naming file, row and column, when a column is missing, an id stands twice, a time is not a positive number or
-        an interval does not hold its ends in order.
+        Naming file, row and column, when a column is missing, an id occurs twice, a time is not a positive number or
+        the ends of an interval are out of order.
     """
     try:
         rows = pd.read_csv(path, dtype={"id": str, "factors": str})
@@ -41,7 +41,7 @@ def read_predictions(path: str | Path) -> pd.DataFrame:
         raise SpecError(f"{path}: no column {', '.join(missing)}; predictions have {', '.join(COLUMNS)}")
     numbers = rows[list(NUMBERS)].apply(pd.to_numeric, errors="coerce")
     wrong = {
-        "id": (rows["id"].isna() | rows["id"].duplicated(), "blank, or stands twice; every id once"),
+        "id": (rows["id"].isna() | rows["id"].duplicated(), "blank, or occurs twice; every id once"),
         **{name: (~(np.isfinite(numbers[name]) & (numbers[name] > 0)), "not a positive time in s") for name in NUMBERS},
         "high_s": (~(numbers["high_s"] > numbers["low_s"]), "not a time in s above low_s"),
     }
@@ -53,15 +53,15 @@ def read_predictions(path: str | Path) -> pd.DataFrame:
 
 
 def measured_seconds(rows: pd.DataFrame) -> pd.Series[float]:
-    """The time every row is judged by, s: that of its mode, blank where it is not measured."""
-    found = pd.Series(np.nan, rows.index)
+    """Return the measured time of every row by its mode, s, blank where it is missing."""
+    seconds = pd.Series(np.nan, rows.index)
     for mode, column in TIMES.items():
-        found = found.where(rows["mode"] != mode, rows[column].astype(float))
-    return found
+        seconds = seconds.where(rows["mode"] != mode, rows[column].astype(float))
+    return seconds
 
 
 def joined(rows: pd.DataFrame, predictions: pd.DataFrame, path: object = "predictions") -> pd.DataFrame:
-    """Measured rows with their predictions.
+    """Join measured rows with their predictions.
 
     Parameters
     ----------
@@ -75,42 +75,42 @@ def joined(rows: pd.DataFrame, predictions: pd.DataFrame, path: object = "predic
     Raises
     ------
     SpecError
-        When a prediction belongs to no row, or a row with a time has no prediction: every one is answered.
+        When a prediction belongs to no row, or a row with a time has no prediction.
     """
     rows = rows.assign(measured_s=measured_seconds(rows)).dropna(subset="measured_s").set_index("id")
-    strangers = predictions.index.difference(rows.index)
-    if len(strangers):
-        raise SpecError(f"{path}: id {strangers[0]!r} is no row with a time ({len(strangers)} such predictions)")
-    silent = rows.index.difference(predictions.index)
-    if len(silent):
-        raise SpecError(f"{path}: no prediction of {silent[0]!r} ({len(silent)} such rows); every row needs one")
+    unknown = predictions.index.difference(rows.index)
+    if len(unknown):
+        raise SpecError(f"{path}: id {unknown[0]!r} is no row with a time ({len(unknown)} such predictions)")
+    missing = rows.index.difference(predictions.index)
+    if len(missing):
+        raise SpecError(f"{path}: no prediction of {missing[0]!r} ({len(missing)} such rows); every row needs one")
     return rows.join(predictions[["factors", *NUMBERS]]).reset_index()
 
 
 def predicted(rows: pd.DataFrame, efficiency: str | None = None) -> pd.DataFrame:
-    """Rows with the time each is judged by and the time a set of factors predicts, without intervals.
+    """Predict rows with an efficiency profile, without intervals.
 
     Parameters
     ----------
     rows
         Rows with the columns of the table of measurements.
     efficiency
-        Catalogue name or YAML file of the set; None is the set of the row's engine.
+        Catalogue name or YAML file of the profile; None is that of the row's engine.
     """
     factors = pd.Series(efficiency, rows.index, dtype="object")
     if efficiency is None:
-        pools = rows["engine"].map(PREDICTED_BY)
-        unknown = rows[pools.isna()]
+        profiles = rows["engine"].map(PREDICTED_BY)
+        unknown = rows[profiles.isna()]
         if len(unknown):
             allowed = ", ".join(PREDICTED_BY)
             raise SpecError(
-                f"{unknown['id'].iloc[0]}: engine {unknown['engine'].iloc[0]!r} has no set of factors "
+                f"{unknown['id'].iloc[0]}: engine {unknown['engine'].iloc[0]!r} has no efficiency profile "
                 f"({allowed} have); name one with --efficiency"
             )
-        factors = rows["engine"].where(rows["mode"] != "disaggregated", pools)
-    found = []
+        factors = rows["engine"].where(rows["mode"] != "disaggregated", profiles)
+    parts = []
     for name, group in rows.groupby(factors):
         problem = make_problem(group)
         seconds = problem.seconds(values_of(load_efficiency(str(name))))[:, 0]
-        found.append(problem.rows.assign(factors=name, measured_s=problem.measured, predicted_s=seconds))
-    return pd.concat(found, ignore_index=True).assign(low_s=np.nan, high_s=np.nan)
+        parts.append(problem.rows.assign(factors=name, measured_s=problem.measured, predicted_s=seconds))
+    return pd.concat(parts, ignore_index=True).assign(low_s=np.nan, high_s=np.nan)

@@ -1,4 +1,4 @@
-"""Published large-scale numbers as pure predictions: points that no factor was ever fitted to."""
+"""Predict published large-scale points, to which nothing was fitted."""
 
 from __future__ import annotations
 
@@ -17,54 +17,54 @@ from ..cases import case_of_rows, sequences_that_fit
 from ..passes import values_of
 from ..predictors import INSTANCE, lengths, make_problem
 
-BAR = 0.25
-"""Largest relative error the points are asked to have."""
+TOLERANCE = 0.25
+"""Largest relative error that counts as within."""
 
-SETS = {"sglang": "sglang-disaggregated", "deepseek": "sglang-disaggregated", "trtllm": "trtllm", "vllm": "vllm"}
-"""Engine -> set of factors; DeepSeek's own engine has no set, its points are predicted with the nearest one."""
+PROFILES = {"sglang": "sglang-disaggregated", "deepseek": "sglang-disaggregated", "trtllm": "trtllm", "vllm": "vllm"}
+"""Engine -> efficiency profile; DeepSeek's own engine has none and is predicted with the nearest one."""
 
 COUNTED_FROM_CACHE = {"deepseek-production-prefill-all": True, "deepseek-production-prefill-computed": False}
-"""Rows of a day's production -> whether their rate counts prompt tokens that came from the cache."""
+"""Rows of a day's production -> whether their rate counts input tokens read from the cache."""
 
 CACHED = 0.563
-"""Share of prompt tokens from the cache in that production (DeepSeek, inference system overview, 2025)."""
+"""Fraction of input tokens from the cache in that production (DeepSeek, inference system overview, 2025)."""
 
 NODES_OF_A_TOKEN = 4
 """Most nodes a token of DeepSeek-V3 is routed to (arXiv 2412.19437, section 2.1.2)."""
 
 
 def predict(efficiencies: Mapping[str, Efficiency]) -> pd.DataFrame:
-    """Every published row that is only predicted.
+    """Predict every published row that is never fitted.
 
     Parameters
     ----------
     efficiencies
-        A record for each of the values of :data:`SETS`.
+        A record for each of the values of :data:`PROFILES`.
 
     Returns
     -------
     pandas.DataFrame
         id, factors, gpu, layout, mode, batch (sequences of the instance), measured and predicted (tokens/s and GPU),
-        ratio, bound (the largest part of the pass), communication (the share of the
-        time spent in collectives that nothing hides), within (of :data:`BAR`), source.
+        ratio, bound (the largest part of the forward pass), communication (the exposed fraction of
+        the time), within (of :data:`TOLERANCE`), source.
     """
     table = validation.published_table()
-    found = []
+    lines = []
     for _, row in table[table["prediction"]].iterrows():
-        name = SETS[row["engine"]]
-        how = _served if row["mode"] == "aggregated" else _pass
-        found.append({"factors": name, **how(row, efficiencies[name])})
-    result = pd.DataFrame(found)
+        name = PROFILES[row["engine"]]
+        predict_row = _served if row["mode"] == "aggregated" else _forward_pass
+        lines.append({"factors": name, **predict_row(row, efficiencies[name])})
+    result = pd.DataFrame(lines)
     return result.assign(
         ratio=result["predicted"] / result["measured"],
-        within=(result["predicted"] / result["measured"] - 1).abs() <= BAR,
+        within=(result["predicted"] / result["measured"] - 1).abs() <= TOLERANCE,
     )
 
 
 def options_of(row: pd.Series[Any]) -> dict[str, Any]:
-    """How a published row ran: micro-batches hide exchange behind compute, routing is limited to nodes in prefill."""
+    """Return the options of a published row: overlap, redundant experts, and in prefill nodes per token."""
     micro_batches = int(row["micro_batches"])
-    found: dict[str, Any] = {
+    options: dict[str, Any] = {
         "redundant_experts": int(row["redundant_experts"]),
         "micro_batches": micro_batches,
         "overlap_ep": 1.0 if micro_batches > 1 else 0.0,
@@ -77,14 +77,15 @@ def options_of(row: pd.Series[Any]) -> dict[str, Any]:
         and row["mode"] == "prefill"
         and row["model"].startswith("deepseek")
     ):
-        found["max_nodes"] = NODES_OF_A_TOKEN
-    return found
+        options["max_nodes"] = NODES_OF_A_TOKEN
+    return options
 
 
 def shape_of(row: pd.Series[Any]) -> tuple[float, int, int]:
-    """Sequences (NaN where the source does not say), tokens computed or kept per sequence, and tokens from the cache.
+    """Return sequences (NaN where not stated), tokens computed or in context per sequence, and tokens from the cache.
 
-    A pass of DeepSeek's production has the 16,384 tokens per GPU of the other prefill points, cached ones not counted.
+    A forward pass of DeepSeek's production has the 16,384 tokens per GPU of the other prefill points, without
+    cached ones.
     """
     batch = float("nan") if pd.isna(row["concurrency"]) else float(row["concurrency"])
     tokens = int(row["isl"])
@@ -95,8 +96,8 @@ def shape_of(row: pd.Series[Any]) -> tuple[float, int, int]:
     return float(max(1, round(batch * tokens / new / ranks)) * ranks), new, tokens - new
 
 
-def _pass(row: pd.Series[Any], efficiency: Efficiency) -> dict[str, Any]:
-    """One pass alone, prefill or decode."""
+def _forward_pass(row: pd.Series[Any], efficiency: Efficiency) -> dict[str, Any]:
+    """Predict one forward pass, prefill or decode."""
     batch, tokens, cached = shape_of(row)
     options = options_of(row) | {"cached_tokens": cached}
     given: dict[str, Any] = {
@@ -121,7 +122,7 @@ def _pass(row: pd.Series[Any], efficiency: Efficiency) -> dict[str, Any]:
 
 
 def _served(row: pd.Series[Any], efficiency: Efficiency) -> dict[str, Any]:
-    """Prompts and decoding on the same GPUs: requests that decode at once over the time per token."""
+    """Predict aggregated serving: the requests that decode concurrently over the time per token."""
     rows = pd.DataFrame([row]).assign(tpot_s=1.0)
     seconds = float(make_problem(rows).seconds(values_of(efficiency))[0, 0])
     isl, osl = lengths(rows)
@@ -132,5 +133,5 @@ def _served(row: pd.Series[Any], efficiency: Efficiency) -> dict[str, Any]:
 
 
 def _line(row: pd.Series[Any], batch: float, predicted: float) -> dict[str, Any]:
-    kept = {name: row[name] for name in ("id", "model", "gpu", "layout", "mode", "source")}
-    return kept | {"batch": int(batch), "measured": float(row["tokens_per_s_gpu"]), "predicted": predicted}
+    labels = {name: row[name] for name in ("id", "model", "gpu", "layout", "mode", "source")}
+    return labels | {"batch": int(batch), "measured": float(row["tokens_per_s_gpu"]), "predicted": predicted}

@@ -1,8 +1,8 @@
-"""Ranking: how often the better of two configurations is predicted better, and what is lost by choosing by prediction.
+"""Rank configurations: how often the better of two is predicted better, and what choosing by prediction loses.
 
 Configurations compete for the same task: one model, accelerator and pair of lengths. What counts is output tokens per
 second and GPU, requests over time per token and GPUs (the time to the first token is left out), at the same number of
-requests or at the same speed of one request.
+requests or at the same interactivity (tokens/s of one request).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ OFFERS = ["engine", "precision", "layout", "mode"]
 """What makes a configuration."""
 
 SPEEDS = (20.0, 50.0, 100.0)
-"""Tokens/s of one request that are asked for."""
+"""Required interactivity, tokens/s of one request."""
 
 
 def points(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per configuration and load, repeats replaced by their median.
+    """Return one row per configuration and load, repeats replaced by their median.
 
     Parameters
     ----------
@@ -34,21 +34,21 @@ def points(rows: pd.DataFrame) -> pd.DataFrame:
         The keys, ``measured`` and ``predicted`` in tokens/s and GPU, and the times.
     """
     keys = [*TASK, *OFFERS, "concurrency"]
-    found = rows.groupby(keys, dropna=False)[["measured_s", "predicted_s", "n_gpus"]].median().reset_index()
-    rate = found["concurrency"].astype(float) / found["n_gpus"].astype(float)
-    return found.assign(measured=rate / found["measured_s"], predicted=rate / found["predicted_s"])
+    medians = rows.groupby(keys, dropna=False)[["measured_s", "predicted_s", "n_gpus"]].median().reset_index()
+    rate = medians["concurrency"].astype(float) / medians["n_gpus"].astype(float)
+    return medians.assign(measured=rate / medians["measured_s"], predicted=rate / medians["predicted_s"])
 
 
-def pairs(found: pd.DataFrame) -> pd.DataFrame:
-    """Pairs of configurations with the same task and load: ``margin``, the measured ratio less 1, and ``right``.
+def pairs(loads: pd.DataFrame) -> pd.DataFrame:
+    """Return pairs of configurations with the same task and load: ``margin``, the measured ratio less 1, and ``right``.
 
     Parameters
     ----------
-    found
+    loads
         What :func:`points` returns.
     """
     margins, right = [], []
-    for _, group in found.groupby([*TASK, "concurrency"]):
+    for _, group in loads.groupby([*TASK, "concurrency"]):
         measured, predicted = (np.log(group[name].to_numpy(float)) for name in ("measured", "predicted"))
         one, other = np.triu_indices(len(group), 1)
         gap = measured[one] - measured[other]
@@ -59,32 +59,32 @@ def pairs(found: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"margin": np.concatenate(margins), "right": np.concatenate(right)})
 
 
-def regret_at_load(found: pd.DataFrame) -> pd.DataFrame:
-    """What choosing by prediction loses at every task and load with at least two configurations.
+def regret_at_load(loads: pd.DataFrame) -> pd.DataFrame:
+    """Return what choosing by prediction loses at every task and load with at least two configurations.
 
     Returns
     -------
     pandas.DataFrame
-        ``offers``, ``regret`` (1 - measured rate of the chosen over that of the best), ``blind`` (mean over all
+        ``offers``, ``regret`` (1 - measured rate of the chosen over that of the best), ``random`` (mean over all
         offers: a choice at random) and ``best`` (whether the best was chosen).
     """
     return _regrets(
         (group["measured"].to_numpy(float), group["predicted"].to_numpy(float))
-        for _, group in found.groupby([*TASK, "concurrency"])
+        for _, group in loads.groupby([*TASK, "concurrency"])
     )
 
 
-def regret_at_speed(found: pd.DataFrame, speed: float) -> pd.DataFrame:
-    """The same where every request must get `speed` tokens/s; a configuration runs at its best load that gives it.
+def regret_at_speed(loads: pd.DataFrame, speed: float) -> pd.DataFrame:
+    """Return the regret where every request must get `speed` tokens/s, each configuration at its best load for that.
 
     A configuration that cannot give the speed at any measured load has a rate of 0: choosing it loses everything.
     Where none can, or none is predicted to, there is no choice.
     """
     reach = {}
     for kind in ("measured", "predicted"):
-        enough = found[f"{kind}_s"] <= 1 / speed
-        reach[kind] = found[kind].where(enough, 0.0)
-    best = found[[*TASK, *OFFERS]].assign(**reach).groupby([*TASK, *OFFERS], dropna=False).max().reset_index()
+        enough = loads[f"{kind}_s"] <= 1 / speed
+        reach[kind] = loads[kind].where(enough, 0.0)
+    best = loads[[*TASK, *OFFERS]].assign(**reach).groupby([*TASK, *OFFERS], dropna=False).max().reset_index()
     return _regrets(
         (group["measured"].to_numpy(float), group["predicted"].to_numpy(float))
         for _, group in best.groupby(TASK)
@@ -99,4 +99,4 @@ def _regrets(groups: Iterator[tuple[np.ndarray, np.ndarray]]) -> pd.DataFrame:
             lost = 1 - measured / measured.max()
             chosen = lost[np.argmax(predicted)]
             rows.append((len(measured), float(chosen), float(lost.mean()), bool(chosen == 0)))
-    return pd.DataFrame(rows, columns=["offers", "regret", "blind", "best"])
+    return pd.DataFrame(rows, columns=["offers", "regret", "random", "best"])

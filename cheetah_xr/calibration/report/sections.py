@@ -1,4 +1,4 @@
-"""Tables of the report, each a frame that the page prints. Errors are relative; the page shows them in percent."""
+"""Compute the tables of the report. Errors are relative; the page shows them in percent."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ SETUP = ["model", "gpu", "engine", "precision", "layout", "mode", "isl", "osl", 
 
 
 def load_of(rows: pd.DataFrame) -> pd.Series[str]:
-    """Range of concurrency of every row."""
+    """Return the range of concurrency of every row."""
     labels = [f"{low} to {high - 1}" for low, high in pairwise(LOADS)] + [f"{LOADS[-1]} and more"]
     cut = pd.cut(rows["concurrency"].astype(float), [*LOADS, np.inf], right=False, labels=labels)
-    found: Any = cut.cat.remove_unused_categories()
-    return pd.Series(found)
+    used: Any = cut.cat.remove_unused_categories()
+    return pd.Series(used)
 
 
 def errors_by(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Errors of rows by mode, model, accelerator, engine, precision and concurrency."""
+    """Return errors of rows by mode, model, accelerator, engine, precision and concurrency."""
     rows = rows.assign(load=load_of(rows))
     shown = {"mode and engine": ["mode", "engine"], "model": ["mode", "model"], "accelerator": ["mode", "gpu"]}
     shown |= {"precision": ["mode", "precision"], "concurrency": ["mode", "load"]}
-    found = {name: summary(rows, by) for name, by in shown.items()}
-    return {name: frame.loc[frame["rows"] > 0] for name, frame in found.items()}
+    frames = {name: summary(rows, by) for name, by in shown.items()}
+    return {name: frame.loc[frame["rows"] > 0] for name, frame in frames.items()}
 
 
 def intervals(rows: pd.DataFrame, fitted: pd.DataFrame) -> pd.DataFrame:
-    """Intervals beside two of constant width around the same predictions.
+    """Compare the intervals with two of constant width around the same predictions.
 
     Parameters
     ----------
@@ -58,15 +58,15 @@ def intervals(rows: pd.DataFrame, fitted: pd.DataFrame) -> pd.DataFrame:
         width that as many of `rows` stay within as are inside the model's: it knows their measured times.
     """
     own = (rows["low_s"], rows["high_s"])
-    share = coverage(*own, rows["measured_s"])
+    fraction = coverage(*own, rows["measured_s"])
     widths = {
-        "one width for all, from the fit side": constant_half_width(fitted["predicted_s"], fitted["measured_s"]),
-        "one width for all, same coverage": constant_half_width(rows["predicted_s"], rows["measured_s"], share),
+        "constant width, from the fit side": constant_half_width(fitted["predicted_s"], fitted["measured_s"]),
+        "constant width, same coverage": constant_half_width(rows["predicted_s"], rows["measured_s"], fraction),
     }
     candidates = {"the model's": own}
     for name, half in widths.items():
         candidates[name] = (rows["predicted_s"] * np.exp(-half), rows["predicted_s"] * np.exp(half))
-    found = {
+    scores = {
         name: {
             "coverage": coverage(low, high, rows["measured_s"]),
             "mean half-width": half_widths(low, high).mean(),
@@ -76,21 +76,21 @@ def intervals(rows: pd.DataFrame, fitted: pd.DataFrame) -> pd.DataFrame:
         }
         for name, (low, high) in candidates.items()
     }
-    return pd.DataFrame(found).T
+    return pd.DataFrame(scores).T
 
 
 def ranking(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Pairs by how far apart they are measured, and regrets."""
-    found = points(rows)
-    compared = pairs(found)
+    """Return the pairs ranked correctly by their measured distance, and the regrets."""
+    loads = points(rows)
+    compared = pairs(loads)
     steps = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5)
     apart = [compared[compared["margin"] > step]["right"] for step in steps]
     by_margin = pd.DataFrame(
         {"pairs": [len(right) for right in apart], "right": [float(right.mean()) for right in apart]},
         index=pd.Index([f"more than {100 * step:.0f} %" for step in steps], name="measured apart by"),
     )
-    chosen = {"the same number of requests": regret_at_load(found)}
-    chosen |= {f"{speed:.0f} tokens/s for each request": regret_at_speed(found, speed) for speed in SPEEDS}
+    chosen = {"the same number of requests": regret_at_load(loads)}
+    chosen |= {f"{speed:.0f} tokens/s per request": regret_at_speed(loads, speed) for speed in SPEEDS}
     regrets = pd.DataFrame(
         {
             name: {
@@ -98,7 +98,7 @@ def ranking(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
                 "best chosen": table["best"].mean(),
                 "mean regret": table["regret"].mean(),
                 "largest regret": table["regret"].max(),
-                "regret at random": table["blind"].mean(),
+                "regret at random": table["random"].mean(),
             }
             for name, table in chosen.items()
         }
@@ -107,39 +107,39 @@ def ranking(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def floor(rows: pd.DataFrame) -> pd.DataFrame:
-    """Repeats of one point with the same engine version, and over versions."""
+    """Compare repeats of one point with the same engine version, and over versions."""
     same = repeats(rows, [*SETUP, "engine_version"])
     versions = rows.groupby([*SETUP, "engine_version"], dropna=False)["measured_s"].mean().reset_index()
     across = repeats(versions, SETUP)
-    found = pd.concat([repeats(rows, SETUP), same, across], ignore_index=True)
-    return found.set_index(pd.Index(["all repeats", "same engine version", "means of engine versions"], name="repeats"))
+    lines = pd.concat([repeats(rows, SETUP), same, across], ignore_index=True)
+    return lines.set_index(pd.Index(["all repeats", "same engine version", "means of engine versions"], name="repeats"))
 
 
 def decompositions(rows: pd.DataFrame, parts: Mapping[str, pd.Series[bool]]) -> pd.DataFrame:
-    """What the errors of some rows are made of."""
-    found = {name: decomposition(rows[where], configurations(rows[where])) for name, where in parts.items()}
-    return pd.DataFrame(found).T
+    """Decompose the errors of some rows."""
+    lines = {name: decomposition(rows[where], configurations(rows[where])) for name, where in parts.items()}
+    return pd.DataFrame(lines).T
 
 
 def worst(rows: pd.DataFrame, n: int = 12) -> pd.DataFrame:
-    """Configurations with most error in sum: rows, mean error, median signed error, share of all error."""
+    """Return the configurations with most error in sum: rows, mean and median signed error, fraction of all error."""
     label = configurations(rows).str.replace("|", " ", regex=False)
     error = rows["predicted_s"] / rows["measured_s"] - 1
-    found = pd.DataFrame(
+    errors = pd.DataFrame(
         {
             "rows": error.groupby(label).size(),
             "MAPE": error.abs().groupby(label).mean(),
             "bias": error.groupby(label).median(),
-            "share": error.abs().groupby(label).sum() / error.abs().sum(),
+            "fraction of error": error.abs().groupby(label).sum() / error.abs().sum(),
         }
     )
-    return found.nlargest(n, "share")
+    return errors.nlargest(n, "fraction of error")
 
 
-def beside(
+def compared(
     rows: pd.DataFrame, other: pd.DataFrame, name: str, by: Sequence[Sequence[str]] = ((), ("engine",), ("gpu",))
 ) -> pd.DataFrame:
-    """Errors in time per token of this model and of another tool, on the rows that both answer.
+    """Compare errors in time per token of this model and of another tool, on the rows that both predict.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def beside(
     name
         Of the other tool.
     by
-        Columns to group by, beside the mode; a part of the table for each.
+        Columns to group by, in addition to the mode; a part of the table for each.
     """
     served = rows[rows["mode"].isin(other_tools.MODES)]
     own = served.set_index("id")[["predicted_s"]].rename(columns={"predicted_s": "tpot_s"})
@@ -161,6 +161,6 @@ def beside(
         part = other_tools.summary(both, ["this model", name], ["mode", *columns])
         part.index = pd.Index([" ".join(key) if isinstance(key, tuple) else key for key in part.index])
         parts.append(part)
-    found = pd.concat(parts)
-    found.columns = pd.Index([" ".join(filter(None, pair)) for pair in found.columns])
-    return found[~found.index.duplicated()]
+    frame = pd.concat(parts)
+    frame.columns = pd.Index([" ".join(filter(None, pair)) for pair in frame.columns])
+    return frame[~frame.index.duplicated()]

@@ -1,4 +1,4 @@
-"""Errors of predictions, and how well their intervals say how large they are. Errors are relative: 0.1 is 10 %."""
+"""Compute errors of predictions and scores of their intervals. Errors are relative: 0.1 is 10 %."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from ..objective import TAIL
 
 Array = NDArray[Any]
 
-SHARE = 0.9
+PROBABILITY = 0.9
 """Probability of the intervals."""
 
 
 def errors(predicted: Any, measured: Any) -> Array:
-    """Signed relative errors, predicted/measured - 1."""
+    """Return signed relative errors, predicted/measured - 1."""
     return np.asarray(np.asarray(predicted, float) / np.asarray(measured, float) - 1)
 
 
 def coverage(low: Any, high: Any, measured: Any) -> float:
-    """Share of measured values inside their intervals, ends included."""
-    found = (np.asarray(low, float) <= measured) & (np.asarray(measured) <= np.asarray(high, float))
-    return float(found.mean())
+    """Return the fraction of measured values inside their intervals, ends included."""
+    inside = (np.asarray(low, float) <= measured) & (np.asarray(measured) <= np.asarray(high, float))
+    return float(inside.mean())
 
 
 def half_widths(low: Any, high: Any) -> Array:
-    """Half of ln(high/low): 0.2 is an interval of about -18 % to +22 %."""
+    """Return half of ln(high/low): 0.2 is an interval of about -18 % to +22 %."""
     return np.asarray(0.5 * np.log(np.asarray(high, float) / np.asarray(low, float)))
 
 
 def crps_student(z: Any, dof: float = TAIL) -> Array:
-    """Continuous ranked probability score of a standard Student distribution for outcomes z, in units of its scale.
+    """Return the continuous ranked probability score of a standard Student distribution for outcomes z.
 
     The integral of (F(x) - [x >= z])^2: Jordan, Krueger, Lerch, Evaluating probabilistic forecasts with scoringRules,
     J. Stat. Softw. 90(12), 2019, appendix A.
@@ -47,32 +47,32 @@ def crps_student(z: Any, dof: float = TAIL) -> Array:
 
 
 def crps(low: Any, high: Any, measured: Any, dof: float = TAIL) -> Array:
-    """Score of ln(measured) for every row, of the Student distribution with these 90 % intervals; lower is better.
+    """Return the CRPS of ln(measured) for every row, of the Student distribution with its interval; lower is better.
 
     Half of ln(high/low) is the 95 % quantile of the distribution, the middle of ln(low) and ln(high) its centre.
     """
     low, high = np.log(np.asarray(low, float)), np.log(np.asarray(high, float))
-    scale = 0.5 * (high - low) / stats.t.ppf(0.5 + SHARE / 2, dof)
+    scale = 0.5 * (high - low) / stats.t.ppf(0.5 + PROBABILITY / 2, dof)
     return np.asarray(scale * crps_student((np.log(np.asarray(measured, float)) - 0.5 * (low + high)) / scale, dof))
 
 
 def interval_score(low: Any, high: Any, measured: Any) -> Array:
-    """Score of a 90 % interval in logarithms: its width, and 20 times what the measured value is outside of it.
+    """Return the score of a 90 % interval in logarithms: its width plus 20 times the distance outside of it.
 
     Gneiting, Raftery, Strictly proper scoring rules, JASA 102, 2007, section 6.2; lower is better.
     """
     low, high, y = (np.log(np.asarray(value, float)) for value in (low, high, measured))
     outside = np.maximum(low - y, 0) + np.maximum(y - high, 0)
-    return np.asarray(high - low + 2 / (1 - SHARE) * outside)
+    return np.asarray(high - low + 2 / (1 - PROBABILITY) * outside)
 
 
-def constant_half_width(predicted: Any, measured: Any, share: float = SHARE) -> float:
-    """Half-width of ln(measured/predicted) that `share` of the rows stay within."""
-    return float(np.quantile(np.abs(np.log(np.asarray(measured, float) / np.asarray(predicted, float))), share))
+def constant_half_width(predicted: Any, measured: Any, fraction: float = PROBABILITY) -> float:
+    """Return the half-width of ln(measured/predicted) that covers a fraction of the rows."""
+    return float(np.quantile(np.abs(np.log(np.asarray(measured, float) / np.asarray(predicted, float))), fraction))
 
 
 def summary(rows: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame:
-    """Rows, mean and median absolute error, median signed error and coverage of 90 % intervals, by groups of rows.
+    """Return rows, mean and median absolute error, median signed error and coverage, by groups of rows.
 
     Parameters
     ----------
@@ -85,18 +85,18 @@ def summary(rows: pd.DataFrame, by: Sequence[str] = ()) -> pd.DataFrame:
     error = pd.Series(errors(rows["predicted_s"], rows["measured_s"]), rows.index)
     inside = ((rows["low_s"] <= rows["measured_s"]) & (rows["measured_s"] <= rows["high_s"])).astype(float)
     inside = inside.where(rows["low_s"].notna())
-    found = {
+    columns = {
         "rows": error.groupby(keys).size(),
         "MAPE": error.abs().groupby(keys).mean(),
         "median": error.abs().groupby(keys).median(),
         "bias": error.groupby(keys).median(),
         "coverage": inside.groupby(keys).mean(),
     }
-    return pd.DataFrame(found)
+    return pd.DataFrame(columns)
 
 
 def decomposition(rows: pd.DataFrame, configurations: pd.Series[str]) -> dict[str, float]:
-    """What a mean error is made of.
+    """Decompose a mean error.
 
     Parameters
     ----------
@@ -108,8 +108,8 @@ def decomposition(rows: pd.DataFrame, configurations: pd.Series[str]) -> dict[st
     Returns
     -------
     dict
-        ``MAPE``; ``within``, the MAPE left when every configuration's median ratio is set to 1; ``three``, the share of
-        all error that the three configurations with most error have; ``without_three``, the MAPE of the others.
+        ``MAPE``; ``within``, the MAPE left when every configuration's median ratio is set to 1; ``three``, the fraction
+        of all error in the three configurations with most error; ``without_three``, the MAPE of the others.
     """
     ratio = rows["predicted_s"] / rows["measured_s"]
     error = (ratio - 1).abs()
@@ -125,7 +125,7 @@ def decomposition(rows: pd.DataFrame, configurations: pd.Series[str]) -> dict[st
 
 
 def repeats(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Deviation of repeated measurements from their mean: the floor under every error.
+    """Return the deviation of repeated measurements from their mean: the floor under every error.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Frames as text: Markdown tables of the page and plain ones of the command line, with errors in percent."""
+"""Format frames as text: Markdown tables of the page and plain ones of the command line, errors in percent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PERCENT = {
     "within",
     "three",
     "without_three",
-    "share",
+    "fraction of error",
     "right",
     "best chosen",
     "mean regret",
@@ -25,13 +25,13 @@ PERCENT = {
     "without reported",
     "communication",
 }
-"""Columns that are shares or relative errors."""
+"""Columns that are fractions or relative errors."""
 
 SIGNED = {"bias"}
 
 
 def cell(column: str, value: Any) -> str:
-    """One value as it is printed: percents with one decimal, whole numbers with thousands, others with 3 digits."""
+    """Format one value: percents with one decimal, whole numbers with thousands, others with 3 digits."""
     last = column.rsplit(" ", 1)[-1]
     if isinstance(value, float) and pd.isna(value):
         return "-"
@@ -48,7 +48,7 @@ def cell(column: str, value: Any) -> str:
 
 
 def printed(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with its index as columns and every value as text; a key that repeats is blank."""
+    """Return the frame with its index as columns and every value as text."""
     index = frame.index.to_frame(index=False).astype(str)
     names = [str(name) if name is not None else "" for name in frame.index.names]
     index.columns = pd.Index(names)
@@ -60,15 +60,15 @@ def printed(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def markdown(frame: pd.DataFrame) -> str:
-    """A Markdown table."""
+    """Format a frame as a Markdown table."""
     shown = printed(frame)
-    words = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name].dtype)]
+    texts = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name].dtype)]
     left = frame.index.nlevels
-    rule = ["---" if place < left or name in words else "---:" for place, name in enumerate(shown.columns)]
+    rule = ["---" if place < left or name in texts else "---:" for place, name in enumerate(shown.columns)]
     lines = [list(shown.columns), rule, *shown.to_numpy().tolist()]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def plain(frame: pd.DataFrame) -> str:
-    """An aligned table for a terminal."""
+    """Format a frame as an aligned table for a terminal."""
     return str(printed(frame).to_string(index=False))

@@ -1,4 +1,4 @@
-"""Variants of the model that leave refinements out, down to the paper's own assumptions; each is fitted anew."""
+"""Define variants of the model without refinements, down to the assumptions of [CHEETAH]; each is fitted again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMPONENT = {
     "lm_head": "lm_head",
     "small_ops": "attention",
 }
-"""Kernel -> the whole it belongs to (seed 1)."""
+"""Kernel -> its component in [CHEETAH]."""
 
 LAUNCHES = (
     "launch_gemm",
@@ -39,18 +39,18 @@ LAUNCHES = (
 
 @dataclass(frozen=True)
 class ByComponent(PassTable):
-    """Passes with one maximum of memory and compute per component of the pass in place of one per kernel."""
+    """Forward passes with one maximum of memory and compute per component in place of one per kernel."""
 
     def seconds(self, factors: Factors) -> Array:
-        """Seconds of every pass, (rows, sets)."""
+        """Return the seconds of every forward pass, (rows, samples)."""
         memory = self.memory[:, None] / self._values(factors, self.memory_name)
         compute = self.compute[:, None] / self._values(factors, self.compute_name)
         compute = compute / self._values(factors, self.relative_name)
         shape = (self.n_rows, len(COMPONENTS), memory.shape[1])
         sums = np.zeros((3, *shape))
-        places = (self.kernel_row, self._components())
+        indices = (self.kernel_row, self._components())
         for place, values in enumerate((memory, compute, np.maximum(memory, compute))):
-            np.add.at(sums[place], places, values)
+            np.add.at(sums[place], indices, values)
         by_kernel = sums[2].sum(axis=1)
         return np.asarray(super().seconds(factors) - by_kernel + np.maximum(sums[0], sums[1]).sum(axis=1))
 
@@ -64,7 +64,7 @@ class ByComponent(PassTable):
 
 
 def by_component(problem: Problem) -> Problem:
-    """The same problem with one maximum per component."""
+    """Return the problem with one maximum per component."""
     return replace(problem, parts=tuple(_changed(part) for part in problem.parts))
 
 
@@ -85,22 +85,22 @@ def _component_table(table: PassTable) -> ByComponent:
 
 
 @dataclass(frozen=True)
-class Changed(Target):
-    """A target some of whose fields do not follow the factors."""
+class ChangedTarget(Target):
+    """A target with some fields fixed or tied to others."""
 
     change: Change = field(default=lambda values: values)
 
     def errors(self, points: Array) -> Array:
-        """ln(predicted/measured), (rows, sets)."""
+        """Return ln(predicted/measured), (rows, samples)."""
         seconds = self.problem.seconds(self.change(fields_of(points, self.base)))
         return np.asarray(np.log(seconds / self.problem.measured[:, None]))
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One variant: fields held at numbers, fields that follow others, what serving counts, and one maximum for what.
+    """One variant: fixed fields, fields that follow others, serving assumptions, a maximum per component or kernel.
 
-    `fixed` and `follows` are applied after the factors.
+    `fixed` and `follows` are applied after the fitted parameters.
     """
 
     what: str
@@ -110,10 +110,10 @@ class Variant:
     component: bool = False
 
     def change(self, values: dict[str, Array]) -> dict[str, Array]:
-        """The fields as the variant has them."""
-        some = next(iter(values.values()))
-        held = {name: np.full_like(some, value) for name, value in self.fixed.items()}
-        return values | held | {name: values[other] for name, other in self.follows.items()}
+        """Return the fields as the variant has them."""
+        like = next(iter(values.values()))
+        fixed = {name: np.full_like(like, value) for name, value in self.fixed.items()}
+        return values | fixed | {name: values[other] for name, other in self.follows.items()}
 
 
 def _no(*names: str) -> dict[str, float]:
@@ -121,53 +121,51 @@ def _no(*names: str) -> dict[str, float]:
 
 
 LATENCY = _no(*(f"latency_{name}" for name in COLLECTIVES))
-HOST = _no("tau_sequence", "tau_layer_prefill")
-BARE = _no(*LAUNCHES) | HOST | LATENCY
+CPU = _no("tau_sequence", "tau_layer_prefill")
+BARE = _no(*LAUNCHES) | CPU | LATENCY
 FUSED = {GROUPED[1]: GROUPED[0]}
 UNLIMITED, STEP = Serving("apart", limited=False), Serving("none", limited=False)
 
 STEPS = (
     Variant(
-        "the paper's assumptions: a maximum per component, constant factors, bandwidth-only communication; time per "
+        "assumptions of [CHEETAH]: a maximum per component, constant factors, bandwidth-only communication; time per "
         "token is the decode step",
         BARE,
         FUSED,
         STEP,
         component=True,
     ),
-    Variant("+ every request's prompt is prefilled on the same GPUs", BARE, FUSED, UNLIMITED, component=True),
-    Variant("+ no more requests decode than the cache holds", BARE, FUSED, Serving("apart"), component=True),
+    Variant("+ every request is prefilled on the same GPUs", BARE, FUSED, UNLIMITED, component=True),
+    Variant("+ concurrency limited by KV-cache capacity", BARE, FUSED, Serving("apart"), component=True),
     Variant("+ a maximum per kernel", BARE, FUSED, Serving("apart")),
-    Variant(
-        "+ a share of the peak of their own for experts that get tokens by exchange", BARE, serving=Serving("apart")
-    ),
-    Variant("+ a time per launch of a kernel", HOST | LATENCY, serving=Serving("apart")),
-    Variant("+ a latency per collective", HOST, serving=Serving("apart")),
+    Variant("+ separate efficiencies for experts behind an expert-parallel all-to-all", BARE, serving=Serving("apart")),
+    Variant("+ kernel launch overhead", CPU | LATENCY, serving=Serving("apart")),
+    Variant("+ a latency per collective", CPU, serving=Serving("apart")),
     Variant("+ a time per sequence", _no("tau_layer_prefill"), serving=Serving("apart")),
-    Variant("+ the host's time per layer of prompts", serving=Serving("apart")),
-    Variant("+ prompts as the engine serves them: mixed passes, or waves (the model)"),
+    Variant("+ CPU launch overhead per layer of eager prefill", serving=Serving("apart")),
+    Variant("+ scheduling of the engine: mixed batches or synchronized batches (the model)"),
 )
-"""From the paper's assumptions to the model, one refinement at a time."""
+"""From the assumptions of [CHEETAH] to the model, one refinement at a time."""
 
 WITHOUT = (
-    Variant("no time per launch", _no(*LAUNCHES)),
+    Variant("no kernel launch overhead", _no(*LAUNCHES)),
     Variant("no latency of collectives", LATENCY),
     Variant("no time per sequence", _no("tau_sequence")),
-    Variant("no time of the host per layer of prompts", _no("tau_layer_prefill")),
-    Variant("no limit by the cache", serving=Serving(limited=False)),
-    Variant("prompts in passes of their own everywhere", serving=Serving("apart")),
-    Variant("prompts left out", serving=Serving("none")),
+    Variant("no CPU launch overhead per layer of eager prefill", _no("tau_layer_prefill")),
+    Variant("no limit by KV-cache capacity", serving=Serving(limited=False)),
+    Variant("prefill in separate forward passes everywhere", serving=Serving("apart")),
+    Variant("prefill interference left out", serving=Serving("none")),
     Variant("a maximum per component", component=True),
     Variant(
-        "no numbers of their own for four-bit experts",
+        "no separate efficiencies for four-bit experts",
         follows={
             "memory_routed_experts_w4": "memory_routed_experts",
             "launch_routed_experts_w4": "launch_routed_experts",
             "launch_routed_experts_fp4": "launch_routed_experts",
         },
     ),
-    Variant("fused kernels for experts that get tokens by exchange too", follows=FUSED),
-    Variant("the same share of the fp8 and fp4 peaks as of the bf16 one", {"compute_fp8": 1.0, "compute_fp4": 1.0}),
+    Variant("fused kernels for experts behind an all-to-all too", follows=FUSED),
+    Variant("the same fraction of the fp8 and fp4 peaks as of the bf16 peak", {"compute_fp8": 1.0, "compute_fp4": 1.0}),
 )
 """The model with one refinement left out."""
 
@@ -182,4 +180,4 @@ CHOICES = tuple(
         ("activation_traffic", "none"),
     )
 )
-"""The model with another choice of the cost model; its own are those of docs/explanation/cost-model.md."""
+"""The model with another choice of the cost model; its defaults are those of docs/explanation/cost-model.md."""

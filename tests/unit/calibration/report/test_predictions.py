@@ -33,7 +33,7 @@ def test_predictions_by_id(tmp_path):
     ("content", "words"),
     [
         (GOOD.replace("low_s", "lower"), "no column low_s; predictions have id, mode"),
-        (GOOD.replace("b,prefill", "a,prefill"), "row 'a': id a: blank, or stands twice"),
+        (GOOD.replace("b,prefill", "a,prefill"), "row 'a': id a: blank, or occurs twice"),
         (GOOD.replace("0.02", "-1"), "row 'a': predicted_s -1: not a positive time in s"),
         (GOOD.replace("0.5,2", "x,2"), "row 'b': low_s x: not a positive time in s"),
         (GOOD.replace("0.5,2", "2,0.5"), "row 'b': high_s 0.5: not a time in s above low_s"),

@@ -39,7 +39,7 @@ def test_regret_at_load_is_what_the_chosen_one_loses():
     line = regret.iloc[0]
     assert (line["offers"], line["best"]) == (2, False)
     assert line["regret"] == pytest.approx(1 - 800 / 1000)
-    assert line["blind"] == pytest.approx(0.1)
+    assert line["random"] == pytest.approx(0.1)
 
 
 def test_regret_at_speed_uses_the_best_load_that_reaches_it():
@@ -54,7 +54,7 @@ def test_regret_at_speed_uses_the_best_load_that_reaches_it():
     line = ranking.regret_at_speed(ranking.points(rows), 50.0).iloc[0]
     assert line["offers"] == 3
     assert line["regret"] == pytest.approx(1 - 500 / 800)
-    assert line["blind"] == pytest.approx((0 + 0.375 + 1) / 3)
+    assert line["random"] == pytest.approx((0 + 0.375 + 1) / 3)
 
 
 def test_choosing_what_cannot_reach_the_speed_loses_everything():

@@ -165,11 +165,11 @@ def test_variants_are_fitted_and_judged_on_held_out_rows():
     table = measured_by(rows(*TWO, *TWO), MEDIANS)
     table = table.assign(side=["fit"] * 8 + ["held out"] * 8, layout=["tp1"] * 8 + ["other"] * 8)
     problems = refits.Cases(table.assign(engine=table["engine"]))
-    sets = refits.CO_LOCATED
+    sets = refits.AGGREGATED
     assert sets == ("sglang", "trtllm", "vllm")
     actual = {name: problems.case(name) for name in ("sglang",)}
     assert len(actual["sglang"].fitted.rows) == 8
-    judged = refits.judged(actual["sglang"].judged, refits.refit(actual["sglang"].fitted))
+    judged = refits.predict(actual["sglang"].predicted, refits.refit(actual["sglang"].fitted))
     held = judged[judged["side"] == "held out"]
     assert (held["predicted_s"] / held["measured_s"] - 1).abs().max() < 0.01
 
@@ -210,7 +210,7 @@ def test_production_computes_what_the_cache_does_not_hold():
 
 def test_published_points_hand_computed():
     efficiency = kernel_tables()
-    actual = large_scale.predict(dict.fromkeys(large_scale.SETS.values(), efficiency)).set_index("id")
+    actual = large_scale.predict(dict.fromkeys(large_scale.PROFILES.values(), efficiency)).set_index("id")
     assert len(actual) == published_table()["prediction"].sum()
     ds = cx.evaluate(
         "deepseek-v3",
@@ -234,7 +234,7 @@ def test_published_points_hand_computed():
 def test_served_points_divide_running_requests_by_their_step():
     row = published("trtllm-r1-h200")
     efficiency = kernel_tables()
-    actual = large_scale.predict(dict.fromkeys(large_scale.SETS.values(), efficiency)).set_index("id")
+    actual = large_scale.predict(dict.fromkeys(large_scale.PROFILES.values(), efficiency)).set_index("id")
     table = pd.DataFrame([row]).assign(tpot_s=1.0)
     seconds_per_token = make_problem(table).seconds(fields_of(MEDIANS))[0, 0]
     line = actual.loc["trtllm-r1-h200"]
