@@ -85,7 +85,7 @@ def write(report: Report, to: Path) -> None:
     to.parent.mkdir(parents=True, exist_ok=True)
     to.write_text(render(report), encoding="utf-8")
     drawn = {
-        PARITY: parity(report.held),
+        PARITY: parity(report.held_out),
         GPUS: left_out(report.left_out["gpu"], "accelerator"),
         LARGE: large_scale(report.large_scale, TOLERANCE),
     }

@@ -26,7 +26,7 @@ Progress = Callable[[str], None]
 class Report:
     """Tables of the report; see :func:`gather`."""
 
-    held: pd.DataFrame
+    held_out: pd.DataFrame
     fitted: pd.DataFrame
     criteria: pd.DataFrame
     by: dict[str, pd.DataFrame]
@@ -94,46 +94,51 @@ def gather(
     }
     progress("large-scale points")
     large = _large(efficiencies)
-    aggregated, disaggregated = (
-        held_out[held_out["mode"] == "aggregated"],
-        held_out[held_out["mode"] == "disaggregated"],
-    )
-    h100 = aggregated["gpu"] == "h100-sxm"
-    falls = aggregated["reported"].str.contains("falls_with_load")
+    aggregated = held_out[held_out["mode"] == "aggregated"]
     return Report(
-        held_out,
-        fitted,
-        criteria_of(held_out, fitted, left, large, other),
-        sections.errors_by(held_out),
-        {
-            mode: sections.intervals(held_out[held_out["mode"] == mode], fitted[fitted["mode"] == mode])
-            for mode in MODES
+        held_out=held_out,
+        fitted=fitted,
+        criteria=criteria_of(held_out, fitted, left, large, other),
+        by=sections.errors_by(held_out),
+        intervals={
+            mode: sections.intervals(*(part[part["mode"] == mode] for part in (held_out, fitted))) for mode in MODES
         },
-        _separately(held_out),
-        left,
-        sections.ranking(aggregated),
-        variants,
-        sections.floor(rows[rows["mode"] == "aggregated"]),
-        sections.decompositions(
-            held_out,
-            {
-                "aggregated": held_out["mode"] == "aggregated",
-                "aggregated, H100": held_out["id"].isin(aggregated[h100]["id"]),
-                "aggregated, H100, without falls_with_load": held_out["id"].isin(aggregated[h100 & ~falls]["id"]),
-                "disaggregated": held_out["mode"] == "disaggregated",
-            },
-        ),
-        {
-            "aggregated": sections.worst(aggregated),
-            "aggregated, H100": sections.worst(aggregated[h100], 6),
-            "disaggregated": sections.worst(disaggregated),
-        },
-        by_waiting(first_tokens(held_out, efficiencies)),
-        shifts(aggregated, efficiencies),
-        {name: " ".join(efficiency.notes.split()) for name, efficiency in efficiencies.items()},
-        large,
-        None if other is None else sections.compared(held_out, other, "aiconfigurator"),
+        separately=_separately(held_out),
+        left_out=left,
+        ranking=sections.ranking(aggregated),
+        variants=variants,
+        floor=sections.floor(rows[rows["mode"] == "aggregated"]),
+        decompositions=_decompositions(held_out),
+        worst=_worst(held_out),
+        first_token=by_waiting(first_tokens(held_out, efficiencies)),
+        bottlenecks=shifts(aggregated, efficiencies),
+        profiles={name: " ".join(efficiency.notes.split()) for name, efficiency in efficiencies.items()},
+        large_scale=large,
+        other_tool=None if other is None else sections.compared(held_out, other, "aiconfigurator"),
     )
+
+
+def _decompositions(held_out: pd.DataFrame) -> pd.DataFrame:
+    aggregated, h100 = held_out["mode"] == "aggregated", held_out["gpu"] == "h100-sxm"
+    falls = held_out["reported"].str.contains("falls_with_load")
+    return sections.decompositions(
+        held_out,
+        {
+            "aggregated": aggregated,
+            "aggregated, H100": aggregated & h100,
+            "aggregated, H100, without falls_with_load": aggregated & h100 & ~falls,
+            "disaggregated": held_out["mode"] == "disaggregated",
+        },
+    )
+
+
+def _worst(held_out: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    aggregated = held_out[held_out["mode"] == "aggregated"]
+    return {
+        "aggregated": sections.worst(aggregated),
+        "aggregated, H100": sections.worst(aggregated[aggregated["gpu"] == "h100-sxm"], 6),
+        "disaggregated": sections.worst(held_out[held_out["mode"] == "disaggregated"]),
+    }
 
 
 def _large(efficiencies: Mapping[str, Efficiency]) -> pd.DataFrame:
