@@ -278,4 +278,5 @@ def layouts_of(n_gpus: int, model: AnyModel, options: Options) -> xr.Dataset:
     axes = axes_of(model, ANY_GPU, efficiency="ideal", options=options.ignoring_memory(), **degrees)
     valid = evaluate_axes(axes, ["status"], "float32", 4e9)["status"].values == CODES["ok"]
     columns = {name: (d.LAYOUT, values.values[valid]) for name, values in degrees.items()}
-    return xr.Dataset(columns, coords={d.LAYOUT: layout_labels(*(values for _, values in columns.values()))})
+    labels = layout_labels(**{name: column for name, (_, column) in columns.items()})
+    return xr.Dataset(columns, coords={d.LAYOUT: labels})

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..specs import Efficiency, load_efficiency
+from ..specs import COLLECTIVES, Efficiency, load_efficiency
 from .passes import filled
 
 Array = NDArray[Any]
 
 GEMMS = ("attn_proj", "dense_mlp", "shared_experts", "router", "lm_head")
 ATTENTION = ("attn_core", "indexer")
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 
 
 @dataclass(frozen=True)

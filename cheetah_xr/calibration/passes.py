@@ -22,7 +22,7 @@ from ..costmodel.totals import priced
 from ..engine.case import MAX_CUDA_GRAPH_TOKENS, Case
 from ..engine.efficiency_by_layout import GROUPED, exchanged
 from ..engine.efficiency_by_precision import FOUR_BIT, RELATIVE
-from ..specs import LAUNCHED, Efficiency, Precision
+from ..specs import COLLECTIVES, LAUNCHED, Efficiency, Precision
 
 Array = NDArray[Any]
 Factors = Mapping[str, Array]
@@ -47,7 +47,7 @@ FIELDS = (*Efficiency.numeric_fields(), NEUTRAL)
 IS_RATE = np.array([not name.startswith(("latency", "launch", "tau")) for name in FIELDS])
 """Whether times are divided by a field; the others are times."""
 
-KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+KINDS = tuple(COLLECTIVES)
 
 
 def names_of(kernel: str, precision: Precision) -> tuple[str, str, str, str]:

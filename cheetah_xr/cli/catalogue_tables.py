@@ -9,7 +9,7 @@ from rich.table import Table
 from .. import specs
 from ..costmodel.capacity import cache_bytes, cache_footprints
 from ..costmodel.operations import ForwardPass
-from ..specs import AnyModel, ParameterCountModel, Precision
+from ..specs import DEGREES, AnyModel, ParameterCountModel, Precision
 
 KV_TOKENS = 8192
 """Length at which models are compared."""
@@ -27,7 +27,16 @@ def _cell(value: float | None, factor: float = 1.0) -> str:
 
 
 def _one_gpu(tokens: int) -> ForwardPass:
-    return ForwardPass(True, float(tokens), 0.0, 1.0, tokens - 1.0, 1.0, 1, 1, 1, 1)
+    return ForwardPass(
+        decode=True,
+        seq_len=float(tokens),
+        cached=0.0,
+        new=1.0,
+        before=tokens - 1.0,
+        instance_tokens=1.0,
+        domain=1,
+        **dict.fromkeys(DEGREES, 1),
+    )
 
 
 def kv_per_token(model: AnyModel, precision: Precision) -> float:

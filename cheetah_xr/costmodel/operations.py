@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
-from ..specs import Options, Precision
+from ..specs import COLLECTIVES, Options, ParallelDegrees, Precision
 from .formulas import Num, collectives
 from .formulas.gemm import gemm_activations, gemm_flops
 
@@ -94,7 +94,7 @@ class Collective:
     @property
     def messages(self) -> Num:
         """Messages one rank sends, one after the other."""
-        return (2 if self.kind == "all_reduce" else 1) * (self.ranks - 1)
+        return COLLECTIVES[self.kind] * (self.ranks - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,7 @@ class LayerWork:
     label: str = ""
     part: str = "layers"
     repeats: Num = 1
+    is_draft: bool = False
 
     @property
     def times(self) -> Num:
@@ -141,8 +142,8 @@ class ForwardPassWork:
         return (*self.layers, *self.outside)
 
 
-@dataclass(frozen=True, slots=True)
-class ForwardPass:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ForwardPass(ParallelDegrees):
     """One forward pass as the terms see it: phase, tokens per sequence, layout.
 
     `new` tokens per sequence are processed; `before` keys are seen by the first of them besides itself;
@@ -155,20 +156,7 @@ class ForwardPass:
     new: Num
     before: Num
     instance_tokens: Num
-    tp: Num
-    dp: Num
-    ep: Num
     domain: Num
-
-    @property
-    def n_gpus(self) -> Num:
-        """GPUs of the instance."""
-        return self.tp * self.dp
-
-    @property
-    def etp(self) -> Num:
-        """GPUs an expert is split over."""
-        return self.tp * self.dp / self.ep
 
     @property
     def context(self) -> Num:
@@ -176,15 +164,12 @@ class ForwardPass:
         return self.seq_len if self.decode else self.seq_len + self.cached
 
 
-Degree = Literal["tp", "dp", "ep"]
-
-
 @dataclass(frozen=True, slots=True)
 class LayoutRule:
     """State where a layout breaks a rule of the model: a status by name, and the degrees it depends on."""
 
     status: str
-    degrees: tuple[Degree, ...]
+    degrees: tuple[str, ...]
     broken: Num
 
 

@@ -37,7 +37,7 @@ def _with_drafts(model: AnyModel, precision: Precision, options: Options, p: For
 
 
 def _named(layer: LayerWork, times: Num) -> LayerWork:
-    return replace(layer, label=f"draft {layer.label}", repeats=times)
+    return replace(layer, label=f"draft {layer.label}", repeats=times, is_draft=True)
 
 
 def draft_pass(options: Options, p: ForwardPass) -> ForwardPass:

@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from ..specs import AnyModel, Efficiency, Gpu, Options, Precision
+from ..specs import DEGREES, AnyModel, Efficiency, Gpu, Options, Precision
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -72,9 +72,7 @@ class InstanceArguments(Layout, RecordArguments, total=False):
 
 
 DEFAULTS: dict[str, Any] = {
-    "tp": 1,
-    "dp": 1,
-    "ep": 1,
+    **dict.fromkeys(DEGREES, 1),
     "efficiency": "default",
     "options": None,
     "overrides": None,

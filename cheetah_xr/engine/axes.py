@@ -51,9 +51,10 @@ class Labelled:
     values: Any
 
 
-def layout_labels(tp: Any, dp: Any, ep: Any) -> Array:
-    """A label for every layout: ``tp8-dp1-ep8``."""
-    labels = [f"tp{t}-dp{p}-ep{e}" for t, p, e in zip(tp, dp, ep, strict=True)]
+def layout_labels(**degrees: Any) -> Array:
+    """Return a label for every layout: ``tp8-dp1-ep8``."""
+    columns = [degrees[name] for name in d.PARALLEL]
+    labels = ["-".join(map("{}{}".format, d.PARALLEL, layout)) for layout in zip(*columns, strict=True)]
     return np.array(labels, dtype=np.dtypes.StringDType())
 
 

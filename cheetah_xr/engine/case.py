@@ -25,7 +25,7 @@ from ..costmodel.roofline import (
 from ..costmodel.speculative import forward_pass_work
 from ..costmodel.totals import WIRE_FIELDS, WORK_FIELDS, peak_compute_time, priced, wire_total, work_total
 from ..specs import GEMM_CLASSES, AnyModel, Efficiency, Options, Precision
-from .dims import BATCH, DP, EFFICIENCY, EP, GPU, MODEL, PARALLEL, PHASE, PRECISION, SEQ_LEN, TP
+from .dims import BATCH, EFFICIENCY, GPU, MODEL, PARALLEL, PHASE, PRECISION, SEQ_LEN
 from .grid import Grid
 from .lazy import Value, apply
 from .step_time import PARTS, Attribute, Combiner, Series, bottleneck
@@ -115,10 +115,8 @@ def _forward_pass(inputs: Inputs, options: Options, decode: bool, batch: Num) ->
         new=new,
         before=seq_len - 1 if decode else cached,
         instance_tokens=apply(np.multiply, batch / options.micro_batches, new),
-        tp=inputs[TP],
-        dp=inputs[DP],
-        ep=inputs[EP],
         domain=np.where(np.isnan(domain), np.inf, domain)[()],
+        **{degree: inputs[degree] for degree in PARALLEL},
     )
 
 

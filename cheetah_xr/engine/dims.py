@@ -1,5 +1,9 @@
 """Names of the axes and their canonical order: the one place where they are spelled."""
 
+from __future__ import annotations
+
+from ..specs import DEGREES
+
 MODEL = "model"
 GPU = "gpu"
 PRECISION = "precision"
@@ -23,7 +27,8 @@ OPTIONS = "options"
 RECORDS = (MODEL, GPU, PRECISION, EFFICIENCY)
 """Axes whose labels are names of specs."""
 
-PARALLEL = (TP, DP, EP)
+PARALLEL = tuple(DEGREES)
+"""Degrees of parallelism, in order."""
 
 LEADING = (*RECORDS, PHASE, *PARALLEL)
 """Axes before the user's own ones, in order."""

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from ..specs import (
     COMPUTE_TYPES,
+    DEGREES,
     Efficiency,
     Options,
+    ParallelDegrees,
     Record,
     SpecError,
     load_efficiency,
@@ -195,14 +197,12 @@ def _coords(
         item = given[name]
         labels = np.array([label(r) for r in item.values], dtype=np.dtypes.StringDType())
         coords[name] = (item.dims, labels if item.dims else labels.reshape(()), {"long_name": name})
-    for name, units in ((d.BATCH, "sequences"), (d.SEQ_LEN, "tokens"), (d.TP, "1"), (d.DP, "1"), (d.EP, "1")):
+    for name, units in ((d.BATCH, "sequences"), (d.SEQ_LEN, "tokens"), *((degree, "1") for degree in d.PARALLEL)):
         coords[name] = (given[name].dims, given[name].values, {"long_name": LONG_NAMES[name], "units": units})
     for source in (
         axes.batch,
         axes.seq_len,
-        axes.tp,
-        axes.dp,
-        axes.ep,
+        *(getattr(axes, degree) for degree in d.PARALLEL),
         *axes.overrides.values(),
         *axes.scales.values(),
     ):
@@ -213,7 +213,7 @@ def _coords(
     errors = {RESIDUAL_SCALE: residual_scale(axes.errors, given[d.MODEL])} if axes.errors else {}
     for name, values in {**axes.beside, **errors}.items():
         coords[name] = (values.dims, values.values, dict(values.attrs))
-    coords["n_gpus"] = _n_gpus(given[d.TP], given[d.DP])
+    coords["n_gpus"] = _n_gpus(given)
     gpu = given[d.GPU]
     for name in BESIDE_GPU:
         column = [_nan(getattr(r, name)) for r in gpu.values]
@@ -244,12 +244,11 @@ def described(name: str) -> dict[str, str]:
 LONG_NAMES = {
     d.BATCH: "concurrent sequences in the instance",
     d.SEQ_LEN: "prompt tokens (prefill) or context tokens (decode)",
-    d.TP: "tensor-parallel degree",
-    d.DP: "data-parallel degree of attention",
-    d.EP: "expert-parallel degree",
+    **DEGREES,
 }
 
 
-def _n_gpus(tp: Labelled, dp: Labelled) -> tuple[tuple[str, ...], Any, dict[str, str]]:
-    product = xr.Variable(tp.dims, tp.values) * xr.Variable(dp.dims, dp.values)
+def _n_gpus(given: Mapping[str, Labelled]) -> tuple[tuple[str, ...], Any, dict[str, str]]:
+    degrees = {name: xr.Variable(given[name].dims, given[name].values) for name in d.PARALLEL}
+    product = ParallelDegrees(**degrees).n_gpus
     return tuple(str(x) for x in product.dims), product.values, {"units": "1", "long_name": "GPUs of the instance"}

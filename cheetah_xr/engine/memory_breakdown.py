@@ -138,7 +138,7 @@ def _weights(case: Case) -> list[Item]:
         for op in layer.operations:
             what = WEIGHTS.get(op.kernel, op.kernel)
             what = MEANT.get(op.name, what)
-            name = f"drafter: {what}" if layer.label.startswith("draft ") else what
+            name = f"drafter: {what}" if layer.is_draft else what
             found[name] = found.get(name, 0.0) + float(layer.count * op.resident_weights)
     total = sum(found.values())
     return [

@@ -91,9 +91,9 @@ def mixed_case(prefill: Case, decode: Case) -> Case:
     every: Factors = dict.fromkeys(SEQUENCE_COUNTS, of_both)
     head: Factors = dict.fromkeys(SEQUENCE_COUNTS, logits)
     beside = {per: decode.sequence_counts[per] / prefill.sequence_counts[per] for per in prefill.sequence_counts}
-    layers = [layer if _is_draft(layer) else _linear(layer, every) for layer in work.layers]
+    layers = [layer if layer.is_draft else _linear(layer, every) for layer in work.layers]
     outside = [
-        layer if _is_draft(layer) else _linear(layer, head if layer.part == "lm_head" else every)
+        layer if layer.is_draft else _linear(layer, head if layer.part == "lm_head" else every)
         for layer in work.outside
     ]
     mixed = ForwardPassWork(
@@ -113,10 +113,6 @@ def mixed_case(prefill: Case, decode: Case) -> Case:
     return replace(prefill, work=mixed, efficiency=costs.with_numbers(per_request))
 
 
-def _is_draft(layer: LayerWork) -> bool:
-    return layer.label.startswith("draft ")
-
-
 def _linear(layer: LayerWork, factors: Factors) -> LayerWork:
     """A layer with more tokens, all but its attention core."""
     operations = tuple(op if op.kernel in CORE else _more(op, factors) for op in layer.operations)
@@ -131,7 +127,7 @@ def _linear(layer: LayerWork, factors: Factors) -> LayerWork:
 def _own(layers: Sequence[LayerWork], factors: Factors) -> Iterator[LayerWork]:
     """What a decode step does by itself: drafts, attention cores, other reading of the cache (parameter counts)."""
     for layer in layers:
-        draft = _is_draft(layer)
+        draft = layer.is_draft
         kept = [op if draft else _core(op) if op.kernel in CORE else _cache_only(op) for op in layer.operations]
         operations = tuple(_more(op, factors, "kv") for op in kept if op is not None)
         expert_all_to_all, other_collectives = (

@@ -20,12 +20,14 @@ from .layers import OWN_WIDTHS, LayerGroup
 from .loading import load_efficiency, load_gpu, load_model, load_precision
 from .model import GROUP_NUMBERS, AnyModel, Model, ParameterCountModel
 from .options import Options
+from .parallelism import DEGREES, ParallelDegrees
 from .precision import GEMM_CLASSES, WEIGHT_CLASSES, Precision
 from .record import Frozen, Record, allowed_keys, explain, read_yaml, to_record
 
 __all__ = [
     "COLLECTIVES",
     "COMPUTE_TYPES",
+    "DEGREES",
     "GEMM_CLASSES",
     "GROUP_NUMBERS",
     "KERNELS",
@@ -40,6 +42,7 @@ __all__ = [
     "LayerGroup",
     "Model",
     "Options",
+    "ParallelDegrees",
     "ParameterCountModel",
     "Precision",
     "Record",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from .record import Record
 
@@ -34,7 +34,8 @@ LAUNCHED = {
 }
 """Kernel -> the time of one launch of it; the others are launched for nothing."""
 
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+COLLECTIVES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
+"""Collective -> how often each rank sends a message to every other one; its fields are link_*, nic_* and latency_*."""
 
 
 class Efficiency(Record):
@@ -99,3 +100,12 @@ class Efficiency(Record):
     tau_global: Seconds = 0.0
     tau_batch: Seconds = 0.0
     tau_sequence: Seconds = 0.0
+
+    @model_validator(mode="after")
+    def _all_collectives(self) -> Efficiency:
+        """Reject a profile that knows some collectives only: the default of the others is their peak."""
+        for start in ("link", "nic"):
+            missing = [f"{start}_{name}" for name in COLLECTIVES if f"{start}_{name}" not in self.model_fields_set]
+            if 0 < len(missing) < len(COLLECTIVES):
+                raise ValueError(f"{', '.join(missing)} missing: give {start}_* for every collective, or for none")
+        return self

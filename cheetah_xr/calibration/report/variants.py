@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engine.efficiency_by_layout import GROUPED
+from ...specs import COLLECTIVES
 from ..objective import Target
-from ..parameters import COLLECTIVES, fields_of
+from ..parameters import fields_of
 from ..passes import FIELDS, NEUTRAL, Factors, PassTable
 from ..predictors import Part, Problem, Serving
 

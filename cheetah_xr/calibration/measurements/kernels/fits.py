@@ -12,7 +12,7 @@ from scipy.optimize import least_squares
 from ....costmodel.formulas import Num
 from ....specs import SpecError
 from ..split import side
-from .forms import COLLECTIVES, FORMS, RESOURCES, START, UNUSED, Form, Parameters, forms_of, work
+from .forms import FORMS, MEASURED_COLLECTIVES, RESOURCES, START, UNUSED, Form, Parameters, forms_of, work
 from .tables import KERNELS
 
 GPUS_FITTED = ("h100-sxm", "b200-sxm")
@@ -72,7 +72,7 @@ def curves(rows: pd.DataFrame) -> pd.Series[str]:
 
     Collectives have few shapes: there a curve is a number of ranks of one accelerator, and a shape of tokens.
     """
-    collective = rows["kernel"].iloc[0] in COLLECTIVES
+    collective = rows["kernel"].iloc[0] in MEASURED_COLLECTIVES
     columns = ["kernel", *(("gpu", "ranks", "hidden", "top_k", "n_experts") if collective else SHAPE)]
     number = rows.groupby(columns, dropna=False, observed=True, sort=False).ngroup()
     first = rows.loc[~number.duplicated(), columns].astype("string").fillna("")
@@ -141,7 +141,7 @@ def _group(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
         for name in forms_of(kernel, rows):
             parameters = fit(train, FORMS[name])
             inside, outside = (errors(part, FORMS[name], parameters) for part in (train, test))
-            if not (train[RESOURCES[kernel in COLLECTIVES][1]] > 0).any():
+            if not (train[RESOURCES[kernel in MEASURED_COLLECTIVES][1]] > 0).any():
                 parameters |= dict.fromkeys(UNUSED, np.nan)
             yield {
                 "form": name,

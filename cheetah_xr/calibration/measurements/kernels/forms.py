@@ -11,9 +11,9 @@ import pandas as pd
 
 from ....costmodel.formulas import Num
 from ....costmodel.formulas.roofline import seconds
-from ....specs import SpecError, load_gpu
+from ....specs import COLLECTIVES, SpecError, load_gpu
 
-COLLECTIVES = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "dispatch", "combine"})
+MEASURED_COLLECTIVES = frozenset({*COLLECTIVES, "dispatch", "combine"})
 RESOURCES = {False: ("bytes", "flops"), True: ("link_bytes", "nic_bytes")}
 """Amounts of the two resources of a kernel, and of a collective."""
 
@@ -124,7 +124,7 @@ FORMS: Mapping[str, Form] = {
 def forms_of(kernel: str, rows: pd.DataFrame) -> list[str]:
     """Forms that say something of their own about a kernel's rows."""
     found = ["constant", "launch", "saturating"]
-    if kernel in COLLECTIVES:
+    if kernel in MEASURED_COLLECTIVES:
         return [*found, "steps", *(["one_shot"] if kernel == "all_reduce" else [])]
     found += ["in_series"] if (rows["flops"] > 0).any() else []
     return found + (["passes", "passes_in_series"] if (rows["side_bytes"] > 0).any() else [])
@@ -141,7 +141,7 @@ def work(rows: pd.DataFrame) -> Work:
     kernels = rows["kernel"].unique()
     if len(kernels) != 1:
         raise SpecError(f"rows of one kernel are needed, not of {len(kernels)}: {', '.join(map(str, kernels))}")
-    first, second = RESOURCES[kernels[0] in COLLECTIVES]
+    first, second = RESOURCES[kernels[0] in MEASURED_COLLECTIVES]
     amounts = {name: rows[name].to_numpy("float64") for name in (first, second, "side_bytes")}
     if first == "link_bytes":
         rates = _rates(rows, "link_bandwidth", amounts[first]), _rates(rows, "nic_bandwidth", amounts[second])

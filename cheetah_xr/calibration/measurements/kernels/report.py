@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from .fits import efficiencies
-from .forms import COLLECTIVES, FORMS
+from .forms import FORMS, MEASURED_COLLECTIVES
 from .tables import KERNELS, counts, kernel_table
 
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
@@ -86,7 +86,7 @@ def _line(shapes: pd.DataFrame | None, gpus: pd.DataFrame | None) -> str:
     def error(part: pd.DataFrame | None, form: str) -> str:
         return "" if part is None else format(part["rms_tested"].to_dict()[form], ".2f")
 
-    backend = f" ({chosen['backend']})" if chosen["kernel"] in COLLECTIVES else ""
+    backend = f" ({chosen['backend']})" if chosen["kernel"] in MEASURED_COLLECTIVES else ""
     cells = [
         f"{chosen['kernel']}, {chosen['engine']}{backend}",
         chosen["precision"],
