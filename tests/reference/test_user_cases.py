@@ -3,7 +3,7 @@
 Elsewhere: batch 0, negative, NaN, "eight" and lengths beyond the maximum (test_bad_input, test_cli); 28 query and 4 KV
 heads of a model of one's own, expert parallelism at tp 1 (test_bad_input); dense peaks, link rates and gigabytes of
 accelerators (test_specs); times against bytes and FLOPs at random points (test_properties) and over the catalogue
-(test_catalogue_physics); efficiency per kernel and precision (test_default_efficiency). Not modelled or not in the
+(test_catalogue_physics); efficiency per kernel and precision (test_efficiency_profiles). Not modelled or not in the
 catalogue: two RTX 3090 without NVLink, DeepSeek-Coder-V2.
 """
 

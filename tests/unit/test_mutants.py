@@ -1,10 +1,14 @@
 """The list of mutants fits the package; `make mutants` runs them."""
 
-import pytest
-
 from tests.mutants import MUTANTS, changed
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.file}: {mutant.meaning}")
-def test_there_is_something_to_change(mutant):
-    compile(changed(mutant), mutant.file, "exec")
+def test_every_mutant_has_something_to_change():
+    outdated = []
+    for mutant in MUTANTS:
+        try:
+            compile(changed(mutant), mutant.file, "exec")
+        except (OSError, ValueError, SyntaxError) as error:
+            outdated.append(str(error))
+    assert not outdated, "\n".join(outdated)
+    assert len(set(MUTANTS)) == len(MUTANTS)

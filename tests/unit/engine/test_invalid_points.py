@@ -131,9 +131,9 @@ NOT_AXES = [[], [1, 1], [[1, 2]], [1, [2, 3]], [1, float("nan")], [1, "a"], [Tru
 
 
 @pytest.mark.parametrize("name", ["batch", "seq_len", "tp", "dp", "ep"])
-@pytest.mark.parametrize("value", [*NOT_NUMBERS, *NOT_AXES], ids=repr)
-def test_what_is_not_a_number_is_rejected(name, value):
-    rejected(lambda: evaluate(**{name: value}), f"{name}: ")
+def test_what_is_not_a_number_is_rejected(name):
+    for value in (*NOT_NUMBERS, *NOT_AXES):
+        rejected(lambda value=value: evaluate(**{name: value}), f"{name}: ")
 
 
 @pytest.mark.parametrize("name", ["tp", "dp", "ep"])

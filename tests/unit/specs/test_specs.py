@@ -155,10 +155,10 @@ def test_message_of_a_file_of_aliases_is_short(write):
 BAD_NAMES = ["", " ", "../x", "x/../h100-sxm", "h100 sxm", "h100-sxm\n", "/", "..", "a\0b", "*", "h100.yaml"]
 
 
-@pytest.mark.parametrize("name", [*BAD_NAMES, 5, None, True, b"h100-sxm", ["h100-sxm"]])
 @pytest.mark.parametrize("load", [cx.load_gpu, cx.load_model, cx.load_precision, cx.load_efficiency])
-def test_bad_names(load, name, elsewhere):
-    rejected(lambda: load(name))
+def test_bad_names(load, elsewhere):
+    for name in (*BAD_NAMES, 5, None, True, b"h100-sxm", ["h100-sxm"]):
+        rejected(lambda name=name: load(name))
 
 
 @pytest.mark.parametrize("name", ["a" * 5000, "a/" * 3000], ids=["long name", "long path"])

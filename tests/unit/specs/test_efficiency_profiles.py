@@ -1,5 +1,6 @@
-"""The `kernels` efficiency set: every constant has a source, and its results fall in the bands real engines show.
+"""The efficiency profiles `kernels` and `default`.
 
+Every constant of `kernels` has a source, and its results fall in the ranges that real engines show.
 Real engines reach 50 to 85 % of the ideal speed and 60 to 90 % of the memory bandwidth in decode, and their prefill
 takes 1.5 to 3 times the ideal. The constants were read off kernels and not fitted, so some cases lie outside; each is
 named in `OUTSIDE`, with the reason, and a case that moves in or out of its band fails here.
@@ -106,3 +107,23 @@ def test_decode_bandwidth(setup):
     traffic = ds.bytes_weights + ds.bytes_kv + ds.bytes_activations
     achieved = traffic / ds.step_time / HBM_BANDWIDTH[SETUPS[setup][1]]
     assert within(achieved.median().item(), DECODE_BANDWIDTH)
+
+
+# ---- `default`: the fitted numbers of `vllm`, under another name
+
+
+def test_default_is_the_set_of_vllm():
+    default, vllm = (cx.load_efficiency(name) for name in ("default", "vllm"))
+    for name in cx.Efficiency.numeric_fields():
+        assert getattr(default, name) == getattr(vllm, name), name
+
+
+def test_it_is_inside_its_priors_and_slower_than_kernels():
+    """A served decode step is slower than kernels alone say: 0.7 of their speed or less at small batches."""
+    where = {"batch": [1, 16], "seq_len": 4096, "tp": 4, "outputs": ["step_time"]}
+    served, kernels = (
+        cx.evaluate("llama-3.1-70b", "h100-sxm", "bf16", **where, efficiency=name).step_time
+        for name in ("default", "kernels")
+    )
+    assert (served > kernels).all()
+    assert cx.load_efficiency("default").memory_dense_mlp < 0.85
