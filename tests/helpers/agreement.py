@@ -33,7 +33,7 @@ def plain_model(model):
 
 
 def expected(point):
-    """The oracle's answer."""
+    """The oracle's result."""
     records = (point.gpu, point.precision, point.efficiency, point.options)
     layout = {"tp": point.tp, "dp": point.dp, "ep": point.ep}
     workload = {"phase": point.phase, "batch": point.batch, "seq_len": point.seq_len}
@@ -41,14 +41,14 @@ def expected(point):
 
 
 def evaluated(*args, **more):
-    """The engine's answer; that it warns of clipped batches is expected."""
+    """The engine's result; that it warns of clipped batches is expected."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "some batches do not fit", UserWarning)
         return cx.evaluate(*args, **more)
 
 
 def from_engine(point, dtype):
-    """The engine's answer at one point, as plain numbers."""
+    """The engine's result at one point, as plain numbers."""
     names = ("batch", "seq_len", "phase", "tp", "dp", "ep", "efficiency", "options")
     ds = evaluated(
         point.model, point.gpu, point.precision, dtype=dtype, **{name: getattr(point, name) for name in names}
@@ -57,7 +57,7 @@ def from_engine(point, dtype):
 
 
 def close(a, b, relative, scale=None):
-    """Whether two numbers agree to a share of `scale`, by default of the larger."""
+    """Whether two numbers agree to a fraction of `scale`, by default of the larger."""
     if math.isinf(a) or math.isinf(b):
         return a == b
     return abs(a - b) <= relative * (max(abs(a), abs(b)) if scale is None else abs(scale))
@@ -75,7 +75,7 @@ def clear_bottleneck(want):
 
 
 def differences(got, want, dtype="float64"):
-    """What disagrees, in words."""
+    """Return what disagrees, as text."""
     status = STATUS[int(got["status"])]
     if status != want["status"]:
         return [f"status {status}, oracle {want['status']}"]

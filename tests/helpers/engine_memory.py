@@ -15,7 +15,7 @@ GIB = 2**30
 DOC = DOCS / "evidence" / "engine-memory.md"
 
 TOLERANCE = {"weights": 0.01, "pool": 0.1, "tokens": 0.012, "sequence": 0.01}
-"""Largest error: of the pool in GiB, of the others as a share of the log."""
+"""Largest error: of the pool in GiB, of the others as a fraction of the log."""
 
 EXCEPTIONS = {
     ("3090-llama-8b-29k", "tokens"): 0.0129,
@@ -154,16 +154,16 @@ def logged(row: Row, quantity: str) -> float:
 
 
 def error(row: Row, quantity: str) -> float:
-    """Model less log: of the pool in GiB, of the others as a share of the log."""
+    """Model less log: of the pool in GiB, of the others as a fraction of the log."""
     difference = predicted(row)[quantity] - logged(row, quantity)
     return difference if quantity == "pool" else difference / logged(row, quantity)
 
 
-# ---- what engines keep beside the content
+# ---- what engines keep on top of the content
 
 
 def v4_pro_extra(tp: int = 8) -> dict[str, float]:
-    """GiB of one GPU that the image of row h200-v4-pro-tp8 held beside what the precision counts, tensor by tensor."""
+    """GiB of one GPU that the image of row h200-v4-pro-tp8 held on top of what the precision counts, by tensor."""
     m = cx.load_model("deepseek-v4-pro")
     layers = m.n_layers
     chosen = sum(g.count for g in m.groups if g.indexer == "own")

@@ -1,4 +1,4 @@
-"""Toy models and an accelerator of round numbers for tests whose numbers are worked out by hand.
+"""Toy models and an accelerator of round numbers for tests with hand-computed numbers.
 
 Widths are small. Weights, inputs, activations and cache have one byte, index keys ten and states a hundred, so that the
 digits of a sum tell its terms apart.
@@ -84,5 +84,5 @@ def cache_bytes(model, seq_len, **where):
 
 
 def resident_weights(model, tp=1, **where):
-    """Weights of one GPU beside its share of embedding and LM head, of 10 * 100 each."""
+    """Return the weights of one GPU without its part of embedding and LM head, of 10 * 100 each."""
     return evaluated(model, tp=tp, **where)["weight_bytes"].item() - 2000 / tp

@@ -1,4 +1,4 @@
-"""Rows of kernel timings as the package aiconfigurator-core holds them, made up."""
+"""Rows of kernel timings as the package aiconfigurator-core holds them, but synthetic."""
 
 import pandas as pd
 

@@ -1,4 +1,4 @@
-"""Rows as the package aiconfigurator-core holds them, made up here: the tests of rules run without it."""
+"""Rows as the package aiconfigurator-core holds them, but synthetic: the tests of rules run without it."""
 
 import pandas as pd
 
@@ -51,7 +51,7 @@ def row(export="april", date="2025-10-29", concurrency=16, *, degrees=None, **fi
 
 
 def pools(export="database", prefill=(1, 4, 1, 4), decode=(8, 1, 1, 8), workers=(1, 5), **fields):
-    """One row of two pools."""
+    """One row of prefill and decode pools."""
     made = {}
     for pool, degrees, count in zip(POOLS, (prefill, decode), workers, strict=True):
         made |= {f"{pool}_{name}": value for name, value in zip(PLACES, degrees, strict=True)}

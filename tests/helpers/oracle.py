@@ -310,7 +310,7 @@ def n_parameters_active(model):
 
 
 def n_parameters_mtp(model):
-    """The prediction module: its layers, the projection of two hidden states, three norms."""
+    """The MTP module: its layers, the projection of two hidden states, three norms."""
     groups = model.get("mtp") or ()
     if not groups:
         return 0
@@ -869,7 +869,7 @@ def mlp_small_ops(case, group):
 
 
 def scoring_gemm(case):
-    """Scores of all experts, and beside them the gate of the shared ones."""
+    """Scores of all experts, and alongside them the gate of the shared ones."""
     d, width = case.model["hidden"], case.model["n_experts"] + (1 if case.model.get("shared_gate") else 0)
     return case.T, d, width, d * width
 
@@ -1170,7 +1170,7 @@ def launch_time(case, counts):
 def compute_efficiency(case, kernel):
     """What a kernel reaches of the peak of its type."""
     efficiency = case.efficiency["compute_" + kernel.name]
-    if kernel.name == "routed_experts" and case.dp > 1 and case.ep > 1:  # tokens arrive by exchange, expert by expert
+    if kernel.name == "routed_experts" and case.dp > 1 and case.ep > 1:  # tokens arrive by all-to-all, expert by expert
         grouped = case.efficiency.get("compute_routed_experts_grouped")
         efficiency = efficiency if grouped is None else grouped
     if kernel.name in ("attn_proj", "dense_mlp", "shared_experts", "routed_experts"):
@@ -1273,7 +1273,7 @@ def model_work(case, batch):
 
 
 def module_work(case, batch):
-    """One pass of the multi-token-prediction module; `case` has one new token in decode."""
+    """One pass of the MTP module; `case` has one new token in decode."""
     m, d = case.options["micro_batches"], case.model["hidden"]
     priced = "layers" in case.options["include"]
     layers, tail = [], []

@@ -1,4 +1,4 @@
-"""What a refusal must look like: a SpecError whose message names what is wrong and what is allowed."""
+"""What a rejection must look like: a SpecError whose message names what is wrong and what is allowed."""
 
 import pytest
 

@@ -259,7 +259,7 @@ def record_of(kind, name):
 
 
 def grid_arguments(grid):
-    """Arguments of `evaluate`, names of made-up records replaced by the records."""
+    """Arguments of `evaluate`, names of synthetic records replaced by the records."""
     args = dict(grid)
     for kind in ("model", "gpu", "precision", "efficiency"):
         names = args[kind]

@@ -135,7 +135,7 @@ def test_windows_are_where_they_should_be():
 
 @ANY_MODEL
 def test_a_decode_step_reads_no_more_than_is_resident(name):
-    """Everything is read once and a state written once; so is a new token, which is little beside the held ones."""
+    """Everything is read once and a state written once; so is a new token, which is little alongside the held ones."""
     ds = memory().sel(model=name, tp=1).sel(seq_len=slice(511, None))
     assert (ds.bytes_kv <= ds.batch * 2 * ds.kv_bytes_per_sequence).all()
     rows = ds.batch * 2 * (MODELS[name].hidden or 0)  # of the embedding, which a tied head reads again

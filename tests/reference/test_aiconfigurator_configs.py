@@ -1,4 +1,4 @@
-"""The 89 Hugging Face configs packaged with aiconfigurator-core: read to the last parameter, or refused as expected.
+"""The 89 Hugging Face configs packaged with aiconfigurator-core: read to the last parameter, or rejected as expected.
 
 The counts come from elsewhere (the column `source` of data/aiconfigurator.csv). Several of these files are trimmed by
 hand, so that a field is missing: none may load as something else. Install the extra "validation" to run this.

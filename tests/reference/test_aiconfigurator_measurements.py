@@ -125,7 +125,7 @@ def test_the_database_holds_the_runs_without_draft_tokens(table, read):
 
 
 def test_rows_that_beat_the_ideal_step(eligible):
-    """A layout labelled too large would show here. What does is requests that wait: fewer decode than are under way."""
+    """A layout labelled too large would show here. What does is requests that wait: fewer decode than are in flight."""
     beaten, explained = [], 0
     for pool in ("", "decode"):
         for rows in status.groups(eligible, pool):

@@ -88,7 +88,7 @@ def test_bytes_per_token_of_uniform_models(name, bytes_per_token):
 
 
 def test_qwen3_32b_has_no_room_for_32000_tokens():
-    """What refused to start: 10.24 GiB beside the weights, less 6.18 of the log on two cards, for 7.81."""
+    """What did not start: 10.24 GiB on top of the weights, less 6.18 of the log on two cards, for 7.81."""
     row, other = logs.ROWS["h100-qwen3-32b-32k"], logs.ROWS["h100-qwen3-32b-tp2"]
     size = logs.gib_per_gpu(row, memory_fraction=0.9, reserve_bytes=(other.activation_gib + other.other_gib) * logs.GIB)
     assert size["sequence"] == pytest.approx(7.8125)
@@ -117,7 +117,7 @@ def cx_bytes(model, precision, **more):
     return float(kept.set_index("what").bytes["one sequence"])
 
 
-# ---- what engines keep beside the content
+# ---- what engines keep on top of the content
 
 
 def state_of(model, precision):
@@ -175,7 +175,7 @@ def test_weights_of_deepseek_v4_pro_tensor_by_tensor():
 
 
 def test_deepseek_v4_pro_does_not_fit_at_the_fraction_it_was_started_with():
-    """SGLang's rule: the share of the memory free at start that holds the weights; 0.9113 in the log."""
+    """SGLang's rule: the fraction of the memory free at start that holds the weights; 0.9113 in the log."""
     row = logs.ROWS["h200-v4-pro-tp8"]
     extra = logs.v4_pro_extra()
     rest = sum(extra.values()) - extra["scales of the experts, again in float32"]

@@ -1,4 +1,4 @@
-"""Every number the second and third seed print, from the public functions (tables B and C)."""
+"""Every number [Qwen3-FLOPs] and [Roofline] print, from the public functions (tables B and C)."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def qwen(phase, seq_len, options=LAYERS, **more):
 
 
 class TestQwenOnH100:
-    """Seed 2: Qwen3-32B in BF16 on one H100 of 3.35 TB/s and 1000 TFLOP/s."""
+    """[Qwen3-FLOPs]: Qwen3-32B in BF16 on one H100 of 3.35 TB/s and 1000 TFLOP/s."""
 
     def test_ridge(self):
         ds = qwen("prefill", 1000)
@@ -70,7 +70,7 @@ class TestQwenOnH100:
         assert int(with_head.flops - ds.flops) == 1_555_824_640
 
     def test_norm_vectors(self):
-        """Two norms of the hidden width per layer; the record counts q/k and final norms beside them."""
+        """Two norms of the hidden width per layer; the record counts q/k and final norms alongside them."""
         model = cx.load_model("qwen3-32b")
         norms = 64 * 2 * model.hidden * 2
         assert norms == 1_310_720
@@ -155,7 +155,7 @@ def int4():
 
 
 class TestBandwidthModel:
-    """Seed 3: parameter counts of 8B and 70B, GPUs with the seed's own numbers."""
+    """[Roofline]: parameter counts of 8B and 70B, GPUs with the text's own numbers."""
 
     @pytest.mark.parametrize(("on", "ridge"), [(A100, 156), (H100, 295), (RTX4090, 164)])
     def test_ridge(self, on, ridge):

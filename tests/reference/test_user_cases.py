@@ -172,7 +172,7 @@ def test_one_token_reads_the_active_parameters():
 
 
 PUBLISHED = {
-    # "865 GB of weights", vllm-project/recipes pull request 779; with the prediction module
+    # "865 GB of weights", vllm-project/recipes pull request 779; with the MTP module
     ("deepseek-v4-pro", "fp8-fp4-experts"): 865e9,
     # 46 shards of 294.04 GB, sgl-project/sglang pull request 28620; they keep part of the output projection in bf16
     ("deepseek-v4-flash", "fp8"): 294.04e9,
@@ -190,7 +190,7 @@ def test_published_checkpoints_in_bytes(model, precision):
 
 
 def test_deepseek_v4_pro_in_sglang():
-    """Its log on 8 H200: 125.65 GiB loaded, 12.25 left; 0.88 of the free memory is refused, 0.9113 is the least.
+    """Its log on 8 H200: 125.65 GiB loaded, 12.25 left; 0.88 of the free memory is rejected, 0.9113 is the least.
 
     The 125.65 are an input: the checkpoint's 865 GB are 100.7 GiB on each of 8 GPUs, the rest is the engine's.
     """
@@ -249,7 +249,7 @@ def test_kv_heads_are_copied_once_tp_exceeds_them():
 
 
 def test_data_parallel_attention_multiplies_the_sequences_of_mla_only():
-    """DeepSeek-V3 on 16 GPUs: 16 caches instead of one, each beside 60 instead of 43.5 GB of weights, of 173 GB."""
+    """DeepSeek-V3 on 16 GPUs: 16 caches instead of one, each alongside 60 instead of 43.5 GB of weights, of 173 GB."""
     many = {"gpu": B200 | {"nic_gb_s": 50}, "batch": 16, "seq_len": 8192, "outputs": ["max_batch"]}
     together, apart = (
         float(evaluate("deepseek-v3", "fp8", **many, **layout).max_batch)

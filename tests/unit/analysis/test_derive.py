@@ -1,4 +1,4 @@
-"""Derived metrics, each against a value worked out by hand from the stored variables or the specs."""
+"""Derived metrics, each against a hand-computed value from the stored variables or the specs."""
 
 import numpy as np
 import pytest
@@ -122,7 +122,7 @@ def test_phase_on_a_dim_of_its_own():
 
 
 def test_an_invalid_reason_wins_over_memory():
-    """top_k above the experts is told before what does not fit, and never runs clipped."""
+    """top_k above the experts is reported before what does not fit, and never runs clipped."""
     for rule in ("mask", "clip", "ignore"):
         ds = cx.evaluate(
             "mixtral-8x7b", "h100-sxm", tp=2, batch=4096, seq_len=8192, efficiency="ideal",

@@ -1,4 +1,4 @@
-"""Credible intervals: quantiles over draws and errors, held to numbers worked out by hand and to their definition."""
+"""Credible intervals: quantiles over draws and errors, held to hand-computed numbers and to their definition."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ def test_draws_and_errors_are_combined():
     dof=st.sampled_from([3.0, 5.0]),
 )
 def test_the_band_is_that_of_the_mixture(values, scale, prob, dof):
-    """Of the measurements the draws predict, the share below a quantile is the quantile: an independent count."""
+    """Of the measurements the draws predict, the fraction below a quantile is the quantile: an independent count."""
     ds = result(
         scale, dof, step_time=("draw", values, S), tps_per_user=("draw", 1 / np.array(values), {"units": "1/s"})
     )

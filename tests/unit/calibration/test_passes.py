@@ -89,7 +89,7 @@ def test_fields_that_follow_another_have_its_value() -> None:
 
 
 def test_a_mixed_pass_hand_computed() -> None:
-    """One prompt of 1000 tokens beside 100 decoding requests: linear kernels do 1.1 times the prompt's work."""
+    """One prompt of 1000 tokens alongside 100 decoding requests: linear kernels do 1.1 times the prompt's work."""
     given = table("llama-3.1-70b", "h100-sxm", "bf16").head(1)
     prefill = rows.case_of_rows(given, "prefill", DEGREES, np.array([1]), np.array([1000]))
     decode = rows.case_of_rows(given, "decode", DEGREES, np.array([100]), np.array([2000]))

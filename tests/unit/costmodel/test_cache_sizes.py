@@ -70,7 +70,7 @@ CACHES = {
     "deepseek-v2-lite": lambda s: 27 * (512 + 64) * BF16 * s,
     "kimi-k2-instruct": lambda s: 61 * (512 + 64) * BF16 * s,
     "glm-4.7-flash": lambda s: 47 * (512 + 64) * BF16 * s,
-    # the same beside one index key of 128 in every layer that has an indexer: all 61, all 78, 21 of 78
+    # the same alongside one index key of 128 in every layer that has an indexer: all 61, all 78, 21 of 78
     "deepseek-v3.2": lambda s: (61 * (512 + 64) + 61 * 128) * BF16 * s,
     "glm-5": lambda s: (78 * (512 + 64) + 78 * 128) * BF16 * s,
     "glm-5.2": lambda s: (78 * (512 + 64) + 21 * 128) * BF16 * s,
@@ -265,13 +265,13 @@ WEIGHTS = {
     # embedding and head; queries, keys, values, output; gate, up, down
     "llama-3.1-8b": 2 * 128256 * 4096 + 32 * (4096 * (32 + 8 + 8 + 32) * 128 + 3 * 4096 * 14336),
     "llama-3.1-70b": 2 * 128256 * 8192 + 80 * (8192 * (64 + 8 + 8 + 64) * 128 + 3 * 8192 * 28672),
-    # heads of 128 are 2,048 wide beside a hidden width of 1,024; tied
+    # heads of 128 are 2,048 wide alongside a hidden width of 1,024; tied
     "qwen3-0.6b": 151936 * 1024 + 28 * (1024 * (16 + 8 + 8 + 16) * 128 + 3 * 1024 * 3072),
     # tied; one KV head; MLP of 4 x 4544 without a gate
     "falcon-7b": 65024 * 4544 + 32 * (4544 * (71 + 1 + 1 + 71) * 64 + 2 * 4544 * 4 * 4544),
     # tied; vision tower and projector
     "gemma-3-27b": 262208 * 5376 + 62 * (5376 * (32 + 16 + 16 + 32) * 128 + 3 * 5376 * 21504) + 423_060_336,
-    # tied; sliding layers; full layers with 2 KV heads of 512 and no value projection; experts beside a dense MLP
+    # tied; sliding layers; full layers with 2 KV heads of 512 and no value projection; experts alongside a dense MLP
     "gemma-4-26b-a4b": 262144 * 2816
     + 25 * 2816 * (16 + 8 + 8 + 16) * 256
     + 5 * 2816 * (16 + 2 + 16) * 512

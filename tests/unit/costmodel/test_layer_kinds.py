@@ -1,4 +1,4 @@
-"""Every kind of layer against numbers worked out by hand, in the comments, from docs/explanation/cost-model.md."""
+"""Every kind of layer against hand-computed numbers, in the comments, from docs/explanation/cost-model.md."""
 
 from tests.helpers.hand_computed import (
     COMPRESSED,
@@ -181,7 +181,7 @@ def test_entries_that_all_queries_see():
 
 def test_entries_that_an_indexer_chooses():
     model = layers(("compressed", "none", {"window": 6, "compress": 4, "indexer": "own"}), **COMPRESSED, **INDEX)
-    # Index queries 5 -> 15: 75 beside the 446, activations 124 + 20. With the router's bytes: two series 10 -> 32: 320,
+    # Index queries 5 -> 15: 75 on top of 446, activations 124 + 20. With the router's bytes: two series 10 -> 32: 320,
     # head weights 10 -> 3: 30, the index compressor 10 -> 20: 200: 550, activations 42 + 13 + 30.
     # 100 tokens make 25 entries, all are scored.
     assert kernels(model, "decode", 100) == {

@@ -1,4 +1,4 @@
-"""Drafting and what layouts can split, against numbers worked out by hand from docs/explanation/cost-model.md."""
+"""Drafting and what layouts can split, against hand-computed numbers from docs/explanation/cost-model.md."""
 
 import pytest
 

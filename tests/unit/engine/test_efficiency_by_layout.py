@@ -1,4 +1,4 @@
-"""Routed experts whose tokens arrive by exchange reach a share of the peak of their own."""
+"""Routed experts whose tokens arrive by all-to-all reach a fraction of peak of their own."""
 
 import numpy as np
 import pytest

@@ -163,7 +163,7 @@ def test_sweeping_kv_heads_gives_mqa_gqa_and_mha():
 
 
 def test_sweeping_layers():
-    """Depth of a model of one kind of layer; a model of several kinds is refused."""
+    """Depth of a model of one kind of layer; a model of several kinds is rejected."""
     swept = cx.evaluate("llama-3.1-8b", "h100-sxm", batch=4, seq_len=2048, overrides={"model.n_layers": [8, 32]})
     plain = cx.evaluate("llama-3.1-8b", "h100-sxm", batch=4, seq_len=2048)
     for name in ("step_time", "flops", "weight_bytes", "kv_bytes_per_sequence", "max_batch"):
@@ -175,7 +175,7 @@ def test_sweeping_layers():
 
 
 def test_sweeping_a_window():
-    """Equal to hand-made specs; a model without windows is refused."""
+    """Equal to hand-made specs; a model without windows is rejected."""
     record = cx.load_model("llama-3.1-8b").model_dump()
     windowed = [
         record | {"groups": [{"count": 32, "attention": "gqa", "mlp": "dense", "window": w}]} for w in (512, 4096)

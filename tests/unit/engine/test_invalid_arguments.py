@@ -1,4 +1,4 @@
-"""Bad arguments beside the axes: names, outputs, overrides, scales, options, sizes."""
+"""Bad arguments other than axes: names, outputs, overrides, scales, options, sizes."""
 
 import numpy as np
 import pydantic

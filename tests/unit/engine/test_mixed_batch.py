@@ -1,4 +1,4 @@
-"""Mixed passes against passes of the engine itself: where the answer is known from them."""
+"""Mixed batches against forward passes of the engine itself: where the answer is known from them."""
 
 import numpy as np
 import pytest
@@ -15,20 +15,20 @@ EXPERTS = {"model": "mixtral-8x7b", "gpu": "h100-sxm", "efficiency": "kernels", 
 
 
 def mixed(setup, prompts, isl, running, context, **options):
-    """Time of one mixed pass."""
+    """Time of one mixed batch."""
     axes = axes_of(**setup, phase="prefill", batch=prompts, seq_len=isl, options=IGNORE | options)
     values = [xr.DataArray(v) for v in (running, context)]
     return float(evaluate_mixed(axes, *values, 1e9).step_time)
 
 
 def times(setup, phase, batch, seq_len, **options):
-    """Times of the kernels of a pass, and of the pass."""
+    """Times of the kernels of a forward pass, and of the whole."""
     return cx.breakdown(**setup, phase=phase, batch=batch, seq_len=seq_len, options=IGNORE | options)
 
 
 @pytest.mark.parametrize("setup", [DENSE, EXPERTS])
 def test_a_pass_is_that_of_longer_prompts_with_the_cores_of_both(setup):
-    # 4 prompts of 1000 tokens beside 32 requests: linear kernels see 4 prompts of 1008 tokens.
+    # 4 prompts of 1000 tokens alongside 32 requests: linear kernels see 4 prompts of 1008 tokens.
     longer, prompts = times(setup, "prefill", 4, 1008), times(setup, "prefill", 4, 1000)
     decode = times(setup, "decode", 32, 3000)
     linear = longer.time.drop_sel(kernel=["attn_core", "lm_head", "collectives"]).sum()

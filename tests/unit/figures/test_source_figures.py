@@ -56,7 +56,7 @@ class TestQwen3FlopsFigures:
         assert float(ds.asymptote) == pytest.approx(2_117_632 / 262_144)
         assert f"{float(ds.asymptote):.2f}" == "8.08"
         assert float(ds.arithmetic_intensity.max()) < float(ds.asymptote) < float(ds.ridge)
-        # small operations are kernels of their own, after the others: 0.03 % below the roof
+        # elementwise operations are kernels of their own, after the others: 0.03 % below the roof
         np.testing.assert_allclose(ds.reached, ds.arithmetic_intensity * ds.bandwidth, rtol=1e-3)
 
     def test_timeline_is_to_scale(self):

@@ -20,7 +20,7 @@ SHOWN = [name for name in VARIABLES if name != "kv_transfer_time"]
 
 
 def step(phase, batch, seq_len, **more):
-    """Time of a pass, as `evaluate` has it."""
+    """Time of a forward pass, as `evaluate` has it."""
     options = {"on_infeasible": "ignore", "overlap_ep": 0.0, **more.pop("options", {})}
     found = cx.evaluate(**SETUP | more, phase=phase, batch=batch, seq_len=seq_len, options=options, dtype="float64")
     return float(found.step_time)
@@ -49,7 +49,7 @@ def test_one_request_is_a_prefill_and_decode_steps(prefill, lengths):
 
 def test_separate_passes_at_random_lengths():
     ds = cx.serve(**SETUP, **LOAD, prefill="separate")
-    # 30 prompts of others in 500 steps, each in a pass of its own.
+    # 30 prompts of other requests in 500 steps, each in a pass of its own.
     first, decode = step("prefill", 1, 2000), step("decode", 32, 2250)
     tpot = decode + 30 / 500 * first
     assert float(ds.tpot) == pytest.approx(tpot, rel=1e-12)
@@ -73,7 +73,7 @@ def test_separate_passes_at_equal_lengths():
 def test_mixed_passes():
     ds = cx.serve(**SETUP, **LOAD)
     decode, first = step("decode", 32, 2250), float(ds.prefill_time)
-    # A pass of one prompt beside 32 requests is a little longer than that of the prompt (tests/test_mixed.py).
+    # A pass of one prompt alongside 32 requests is a little longer than that of the prompt (see test_mixed_batch.py).
     assert 1.01 < first / step("prefill", 1, 2000) < 1.10
     assert float(ds.tpot) == pytest.approx(decode + 30 / 500 * (first - decode), rel=1e-12)
     # 31 of the others' tokens come in that pass; the other 499 - 31 steps are shared by 32.
@@ -100,7 +100,7 @@ def test_chunks_come_in_passes_of_their_own():
     for ds, passes in ((one, 1), (three, 3)):
         extra = float(ds.prefill_time) - passes * decode
         assert float(ds.tpot) == pytest.approx(decode + 18 / 400 * extra, rel=1e-12)
-    # Every further pass reads the weights again and repeats the decode step beside the prompt.
+    # Every further pass reads the weights again and repeats the decode step alongside the prompt.
     assert float(three.prefill_time) > float(one.prefill_time) + decode
 
 
@@ -334,7 +334,7 @@ def test_draws_of_a_posterior_are_single_records(prefill):
 
 @pytest.mark.parametrize("prefill", ["mixed", "separate"])
 def test_errors_are_between_those_of_passes_and_of_prompts(prefill):
-    """ln(scale) lies as far from that of passes as prompts of others have a share of the time per token."""
+    """ln(scale) lies as far from that of passes as prompts of other requests have a fraction of the time per token."""
     posterior = cx.load_posterior("vllm").isel(draw=[0, 100])
     given = {**SETUP, **LOAD, "prefill": prefill, "efficiency": posterior}
     ds = cx.serve(**given | {"concurrency": [1, 16, 64]})

@@ -1,4 +1,4 @@
-"""Serving on two pools: limits in which the answer is known, the balance between them, and what cannot be served."""
+"""Disaggregated serving: limits in which the answer is known, the balance between them, and what cannot be served."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ IGNORE = {"on_infeasible": "ignore", "overlap_ep": 0.0}
 
 
 def step(phase, batch, seq_len, **more):
-    """Time of a pass, as `evaluate` has it."""
+    """Time of a forward pass, as `evaluate` has it."""
     ds = cx.evaluate(**SETUP | more, phase=phase, batch=batch, seq_len=seq_len, options=IGNORE, dtype="float64")
     return float(ds.step_time)
 

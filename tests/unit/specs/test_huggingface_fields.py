@@ -35,7 +35,7 @@ def leaves(name):
 
 
 def outcome(name, path, edit):
-    """Architecture of a config after `edit` of the mapping that holds the field, or the message of its refusal."""
+    """Architecture of a config after `edit` of the mapping that holds the field, or the message of its rejection."""
     config = copy.deepcopy(ALL[name])
     holder = config.get("text_config", config)
     for field in path[:-1]:

@@ -1,4 +1,4 @@
-"""Configs as files: alone, in their folder, beside a file of their quantisation, or broken."""
+"""Configs as files: alone, in their folder, alongside a file of their quantisation, or broken."""
 
 import json
 
@@ -30,7 +30,7 @@ NAME = "hf_quant_config.json"
 
 @pytest.fixture
 def folder(write, tmp_path):
-    """A folder with a config, that may name its quantisation, and the file beside it."""
+    """A folder with a config, that may name its quantisation, and the file alongside it."""
 
     def make(config, side):
         write(config, "acme/config.json")

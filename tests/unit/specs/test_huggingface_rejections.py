@@ -1,4 +1,4 @@
-"""Hugging Face configs that are not understood: refused by name.
+"""Hugging Face configs that are not understood: rejected.
 
 One unknown, one missing and one contradictory field for every file of readers, and what was special.
 """

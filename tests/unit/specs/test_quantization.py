@@ -1,4 +1,4 @@
-"""The precision a checkpoint is published in: read from its config, or refused by name."""
+"""The precision a checkpoint is published in: read from its config, or rejected."""
 
 import pytest
 

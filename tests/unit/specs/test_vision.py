@@ -1,4 +1,4 @@
-"""Vision towers: to the last parameter of published checkpoints, or refused by name."""
+"""Vision towers: to the last parameter of published checkpoints, or rejected."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def qwen(family, width, deepstack=None):
     return family, {**QWEN, "model_type": family, "out_hidden_size": width, **extra}, {}, width
 
 
-# Hugging Face's safetensors total less the text model (and prediction module), except where a comment says otherwise
+# Hugging Face's safetensors total less the text model (and MTP module), except where a comment says otherwise
 PUBLISHED = {
     "gemma-3-27b": ("gemma3", SIGLIP, {}, 5376, 423_060_336),
     # the upload of the 26B leaves out the two standardisation vectors, 2,304 parameters

@@ -1,4 +1,4 @@
-"""Kernel tables on rows made up here: rules, files, fits that find what made the rows."""
+"""Kernel tables on synthetic rows: rules, files, fits that find what made the rows."""
 
 import numpy as np
 import pandas as pd

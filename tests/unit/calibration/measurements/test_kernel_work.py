@@ -1,4 +1,4 @@
-"""Work of measured kernels: conversions of rows made up here, by hand."""
+"""Work of measured kernels: hand-computed conversions of synthetic rows."""
 
 import pandas as pd
 import pytest

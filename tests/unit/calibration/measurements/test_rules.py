@@ -1,4 +1,4 @@
-"""Every rule on rows made up for it, the labels of the tidy table, and the split; nothing here needs the package."""
+"""Every rule on synthetic rows, the labels of the tidy table, and the split; nothing here needs the package."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Inputs of the error report, its tables as text, and the command's refusals."""
+"""Inputs of the error report, its tables as text, and the command's rejections."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Statistics of the error report on tables small enough to work out by hand."""
+"""Statistics of the error report on tables small enough to compute by hand."""
 
 import numpy as np
 import pandas as pd
