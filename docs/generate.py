@@ -16,6 +16,7 @@ from typing import Any
 import cheetah_xr as cx
 from cheetah_xr.analysis import DERIVED
 from cheetah_xr.cli import app
+from cheetah_xr.engine.arguments import DEFAULTS
 from cheetah_xr.engine.validity import BOTTLENECKS, CODES, REASONS, RUNS
 from cheetah_xr.engine.variables import VARIABLES
 from cheetah_xr.serving.result import LIMITS
@@ -49,7 +50,8 @@ def parameters(docstring: str | None) -> dict[str, str]:
     section = (inspect.cleandoc(docstring or "") + "\n\n").split("Parameters\n----------\n", 1)[-1]
     for names, text in re.findall(r"^(\w[\w, ]*?)(?: :.*)?\n((?:(?: {4}.*)?\n)+)", section, re.MULTILINE):
         for name in names.split(", "):
-            described[name] = re.sub(r"``?([^`]+)``?", r"`\1`", " ".join(text.split()))
+            plain = re.sub(r":\w+:(?=`)", "", " ".join(text.split()))
+            described[name] = re.sub(r"``?([^`]+)``?", r"`\1`", plain)
     return described
 
 
@@ -68,6 +70,15 @@ def allowed(field: dict[str, Any]) -> str:
     names = {"integer": "whole number", "string": "text", "boolean": "true or false", "object": "mapping"}
     kind = field.get("type", "")
     return " ".join(filter(None, [names.get(kind, kind) if isinstance(kind, str) else "", " and ".join(bounds)]))
+
+
+def instance_arguments() -> str:
+    """List the keyword arguments that the functions over a grid have in common."""
+    described = parameters(cx.evaluate.__doc__)
+    return table(
+        ["argument", "default", "meaning"],
+        [(code(name), code(default), described.get(name, "")) for name, default in DEFAULTS.items()],
+    )
 
 
 def options() -> str:
@@ -223,6 +234,7 @@ def sweeps() -> str:
 
 
 GENERATED: dict[str, Callable[[], str]] = {
+    "instance-arguments": instance_arguments,
     "options": options,
     "variables": variables,
     "metrics": metrics,
