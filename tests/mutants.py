@@ -237,15 +237,15 @@ CHANGES = [
     ),
     (
         "costmodel/formulas/serving.py",
-        "0.5 * np.maximum(running - together",
-        "np.maximum(running - together",
-        "all of a wave",
+        "0.5 * np.maximum(running - admitted",
+        "np.maximum(running - admitted",
+        "all of a synchronized batch",
     ),
     (
         "costmodel/formulas/serving.py",
-        "np.minimum(1, prompts / per_pass)",
-        "prompts / per_pass",
-        "more mixed passes than steps",
+        "np.minimum(1, prompts / batch)",
+        "prompts / batch",
+        "more mixed batches than steps",
     ),
     ("costmodel/formulas/serving.py", "& (rate <= capacity)", "", "decode without prefill"),
     (

@@ -6,8 +6,8 @@ import xarray as xr
 from rich.table import Table
 
 from ..engine.validity import CODES, REASONS
-from ..serving.load import MEANINGS
 from ..serving.result import LIMITS, VARIABLES
+from ..serving.workload import MEANINGS
 from ..specs import SpecError
 
 LIMIT_WORDS = {

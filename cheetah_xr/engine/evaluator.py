@@ -245,9 +245,8 @@ def attributes(name: str) -> dict[str, Any]:
     return found
 
 
-def dataset_attributes(engine: Engine) -> dict[str, str]:
-    """Attributes of a result: conventions, versions, options and resolved specs as canonical JSON."""
-    grid = engine.grid
+def dataset_attributes(grid: Grid) -> dict[str, str]:
+    """Return the attributes of a result: conventions, versions, options and resolved specs as canonical JSON."""
     specs = {name: [r.canonical() for r in grid.records[name]] for name in (d.MODEL, d.GPU, d.PRECISION, d.EFFICIENCY)}
     return {
         "Conventions": "CF-1.11",
@@ -268,7 +267,7 @@ def as_dataset(engine: Engine, values: Mapping[str, Array]) -> xr.Dataset:
     """Wrap a whole grid's arrays with coordinates, units and attributes."""
     coords = engine.grid.coords
     variables = {name: (engine.dims_of(name), values[name], attributes(name)) for name in engine.names}
-    return xr.Dataset({**coords, **variables}, attrs=dataset_attributes(engine)).set_coords(list(coords))
+    return xr.Dataset({**coords, **variables}, attrs=dataset_attributes(engine.grid)).set_coords(list(coords))
 
 
 def check_size(nbytes: float, max_bytes: Any, what: str) -> None:

@@ -1,4 +1,4 @@
-"""Serving: a fixed number of requests under way, on one instance or on pools for prefill and decode."""
+"""Serving in a closed loop: aggregated on one instance, or with disaggregated prefill and decode."""
 
 from .aggregated import serve
 from .disaggregated import serve_disaggregated

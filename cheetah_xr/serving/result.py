@@ -1,4 +1,4 @@
-"""Results of a serving question: variables, units, status, and what more requests would run into."""
+"""Build the result of a serving model: variables, units, status, and what limits concurrency."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ..engine.evaluator import attributes, dataset_attributes, prepare
+from ..engine.evaluator import attributes, dataset_attributes
 from ..engine.posterior_axis import RESIDUAL_SCALE, RESIDUAL_SCALE_PREFILL, between
 from ..engine.validity import CODES, NOT_COMPUTED
-from .pool import Pool
+from .instance import Instance
 
 LIMITS = {"concurrency": 0, "kv_cache_capacity": 1, "prefill": 2}
-"""Why no more requests decode at once: there are none, the KV cache is full, or prefill is no faster."""
+"""What limits the requests that decode concurrently: their number, the KV-cache capacity, or the rate of prefill."""
 
 VARIABLES = {
-    "running": ("requests", "requests that decode at once"),
+    "running": ("requests", "requests that decode concurrently"),
     "tpot": ("s", "mean time per output token after the first"),
     "tps_per_user": ("1/s", "output tokens/s of one request"),
     "throughput": ("1/s", "output tokens/s of all requests"),
     "throughput_per_gpu": ("1/s", "output tokens/s of all requests over all GPUs"),
-    "prefill_time": ("s", "time of the passes that prefill a prompt"),
-    "kv_transfer_time": ("s", "time to hand the cache of a prompt to the decode pool"),
-    "queue_time": ("s", "mean time before the prefill of a request begins"),
-    "ttft": ("s", "time to first token, waiting included"),
+    "prefill_time": ("s", "time of the forward passes that prefill a prompt"),
+    "kv_transfer_time": ("s", "KV-cache transfer time of a prompt to the decode instances"),
+    "queue_time": ("s", "mean time a request waits before its prefill"),
+    "ttft": ("s", "time to first token, queue time included"),
     "e2e": ("s", "time from request to last token"),
 }
 
@@ -33,40 +33,40 @@ NOT_SHOWN = ("batch", "seq_len", "phase")
 
 
 def result(
-    pool: Pool,
+    instance: Instance,
     given: Mapping[str, xr.DataArray],
     values: Mapping[str, xr.DataArray],
     codes: Mapping[str, xr.DataArray],
-    share: xr.DataArray,
+    interference: xr.DataArray,
     *,
     hidden: tuple[str, ...] = (),
     n_gpus: xr.DataArray | None = None,
 ) -> xr.Dataset:
-    """Wrap values with coordinates, units and attributes; where the status is not ok they are NaN.
+    """Return values with coordinates, units and attributes; NaN where the status is not ok.
 
     Parameters
     ----------
-    pool
-        The pool whose coordinates and records the result shows.
+    instance
+        The instances whose coordinates and records the result shows.
     given
-        Numbers of the question, with the labels of their dims.
+        Numbers of the workload and layout as given, with the labels of their dims.
     values
         Variables of :data:`VARIABLES`.
     codes
         ``status`` and ``limit``.
-    share
-        Share of ``tpot`` that prompts of others take: errors of measurement are between those of passes and of what
-        such prompts add.
+    interference
+        Fraction of ``tpot`` that is prefill interference: the residual scale lies between that of forward passes and
+        that of prefill interference.
     hidden
-        Coordinates of the pool that are not shown.
+        Coordinates of the instance that are not shown.
     n_gpus
-        GPUs, where they are not those of one instance.
+        GPUs of all instances, where there are several.
     """
     ok = codes["status"] == CODES["ok"]
-    shown = {k: v for k, v in pool.grid.coords.items() if k not in {*NOT_SHOWN, *hidden}}
+    shown = {k: v for k, v in instance.grid.coords.items() if k not in {*NOT_SHOWN, *hidden}}
     ds = xr.Dataset(coords=shown)
     if n_gpus is not None:
-        ds = ds.assign_coords(n_gpus=n_gpus.assign_attrs(units="1", long_name="GPUs of both pools"))
+        ds = ds.assign_coords(n_gpus=n_gpus.assign_attrs(units="1", long_name="GPUs of prefill and decode instances"))
     for name, numbers in given.items():
         ds = ds.assign_coords({name: (numbers.dims, numbers.values, numbers.attrs)})
         ds = ds.assign_coords({dim: labels.values for dim, labels in numbers.coords.items() if dim not in ds.coords})
@@ -74,23 +74,24 @@ def result(
         if name in values:
             ds[name] = values[name].where(ok).assign_attrs(units=units, long_name=words)
     limit = codes["limit"].where(ok, NOT_COMPUTED).astype(np.int8)
-    ds["limit"] = limit.assign_attrs(_flags("why no more requests decode at once", LIMITS))
+    ds["limit"] = limit.assign_attrs(_flags("what limits the requests that decode concurrently", LIMITS))
     ds["status"] = codes["status"].astype(np.int8).assign_attrs(attributes("status"))
-    if pool.axes.errors:
-        passes, prompts = (
-            one.drop_vars(list(one.coords)) for one in (ds[RESIDUAL_SCALE], pool.axes.errors[RESIDUAL_SCALE_PREFILL])
+    if instance.axes.errors:
+        forward_pass, prefill = (
+            scale.drop_vars(list(scale.coords))
+            for scale in (ds[RESIDUAL_SCALE], instance.axes.errors[RESIDUAL_SCALE_PREFILL])
         )
-        both: xr.DataArray = np.exp(between(np.log(passes), np.log(prompts), share.where(ok)))
-        ds = ds.assign_coords({RESIDUAL_SCALE: both.assign_attrs(passes.attrs)})
-    order = [*pool.grid.dims, *(dim for numbers in given.values() for dim in numbers.dims)]
+        both: xr.DataArray = np.exp(between(np.log(forward_pass), np.log(prefill), interference.where(ok)))
+        ds = ds.assign_coords({RESIDUAL_SCALE: both.assign_attrs(forward_pass.attrs)})
+    order = [*instance.grid.dims, *(dim for numbers in given.values() for dim in numbers.dims)]
     return ds.transpose(*dict.fromkeys(dim for dim in order if dim in ds.dims)).assign_attrs(
-        dataset_attributes(prepare(pool.axes, ["status"]))
+        dataset_attributes(instance.grid)
     )
 
 
-def limit_of(full: xr.DataArray, prefill: xr.DataArray) -> xr.DataArray:
-    """Codes of :data:`LIMITS`, from where the cache is full and where prefill is no faster."""
-    return full * LIMITS["kv_cache_capacity"] + (prefill & ~full) * LIMITS["prefill"]
+def limit_of(cache_full: xr.DataArray, prefill_saturated: xr.DataArray) -> xr.DataArray:
+    """Return codes of :data:`LIMITS`, from where the KV cache is full and where prefill is saturated."""
+    return cache_full * LIMITS["kv_cache_capacity"] + (prefill_saturated & ~cache_full) * LIMITS["prefill"]
 
 
 def _flags(words: str, codes: Mapping[str, int]) -> dict[str, Any]:

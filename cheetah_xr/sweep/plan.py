@@ -196,4 +196,4 @@ def block_dataset(engine: Engine, values: Mapping[str, Array], selection: Select
     ds = xr.Dataset(coords=coords).isel({dim: s for dim, s in selection.items() if dim in engine.grid.sizes})
     for name, array in values.items():
         ds[name] = (engine.dims_of(name), array, attributes(name))
-    return ds.assign_attrs(dataset_attributes(engine))
+    return ds.assign_attrs(dataset_attributes(engine.grid))

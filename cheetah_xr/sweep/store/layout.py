@@ -32,7 +32,7 @@ def fingerprint_parts(recipe: Recipe, blocks: Blocks) -> dict[str, str]:
     for name, values in sorted(grid.inputs.items()):
         axes.update(name.encode())
         axes.update(np.ascontiguousarray(values).tobytes())
-    attrs = dataset_attributes(engine)
+    attrs = dataset_attributes(engine.grid)
     return {
         "axes and overrides": axes.hexdigest()[:16],
         "specs": _hash(attrs["specs"]),
@@ -60,7 +60,7 @@ def template(recipe: Recipe, blocks: Blocks, parts: Mapping[str, str]) -> dict[s
     memory = zarr.storage.MemoryStore(files)
     coords = stored_coords(recipe)
     attrs = (
-        dataset_attributes(recipe.engine)
+        dataset_attributes(recipe.engine.grid)
         | dict(recipe.described)
         | {
             "fingerprint": fingerprint_of(parts),

@@ -1,4 +1,4 @@
-"""Terms of requests under way, against numbers worked out by hand."""
+"""Formulas of continuous batching against hand-computed numbers."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def test_running_is_what_the_cache_holds_and_at_least_one_per_rank():
     assert terms.running(4, 0, 8) == 4
 
 
-def test_prompts_of_others_leave_out_two_of_every_rank():
+def test_interfering_prompts_leave_out_two_of_every_rank():
     # 66 requests need 66 prompts in 32 steps; 64 of them are neither the request's own nor its successor's.
     assert terms.interfering_prompts(66, 1, 32) == 2
     assert terms.interfering_prompts(80, 8, 32) == 2
@@ -46,16 +46,16 @@ def test_prompts_that_fill_a_budget():
     assert terms.prefill_batch_within_budget(8192, 100_000, 4) == 4
 
 
-def test_separate_passes_add_their_fraction_of_a_prompt():
-    # 0.25 prompts a step, two of them in passes of 80 ms.
+def test_separate_prefill_adds_its_part_of_a_prompt():
+    # 0.25 prompts a step, two of them in forward passes of 80 ms.
     assert terms.tpot_separate(0.010, 0.080, 0.25, 2) == pytest.approx(0.010 + 0.25 * 0.040)
 
 
-def test_mixed_passes_replace_a_fraction_of_the_steps():
+def test_mixed_batches_replace_a_fraction_of_the_steps():
     # A quarter of the steps takes 90 ms in place of 10 ms.
     assert terms.tpot_mixed(0.010, 0.090, 0.5, 2) == pytest.approx(0.75 * 0.010 + 0.25 * 0.090)
     assert terms.tpot_mixed(0.010, 0.090, 7, 2) == 0.090, "there are no more steps than all"
-    assert terms.tpot_mixed(0.010, 0.009, 1, 2) == 0.010, "a mixed pass is never faster"
+    assert terms.tpot_mixed(0.010, 0.009, 1, 2) == 0.010, "a mixed batch is never faster"
 
 
 def test_tokens_of_a_mixed_pass():
@@ -78,20 +78,20 @@ def test_steps_that_mixed_passes_do():
 @pytest.mark.parametrize("capacity", [1e9, np.inf])
 def test_in_a_pool_all_decode_but_those_in_prefill(capacity):
     # A step takes 10 ms whatever n: n requests end in 100 steps = 1 s, so n + 0.5 * n = 30.
-    actual = terms.decode_concurrency(30.0, 0.5, capacity, 100, lambda n: 0.010 + 0 * n)
-    assert actual == pytest.approx(20, rel=1e-12)
+    found = terms.decode_concurrency(30.0, 0.5, capacity, 100, lambda n: 0.010 + 0 * n)
+    assert found == pytest.approx(20, rel=1e-12)
 
 
 def test_in_a_pool_the_slower_prefill_sets_the_rate():
     # Prefill gives 5 requests a second: n = 5 * 100 * (8 ms + n * 0.2 ms) = 4 + n/10, so n = 40/9.
-    actual = terms.decode_concurrency(64.0, 0.5, 5.0, 100, lambda n: 0.008 + 0.0002 * n)
-    assert actual == pytest.approx(40 / 9, rel=1e-12)
+    found = terms.decode_concurrency(64.0, 0.5, 5.0, 100, lambda n: 0.008 + 0.0002 * n)
+    assert found == pytest.approx(40 / 9, rel=1e-12)
 
 
 def test_pools_broadcast():
     first = np.array([[0.5], [1.0]])
-    actual = terms.decode_concurrency(np.array([30.0, 60.0]), first, np.inf, 100, lambda n: 0.010 + 0 * n)
-    np.testing.assert_allclose(actual, [[20, 40], [15, 30]], rtol=1e-12)
+    found = terms.decode_concurrency(np.array([30.0, 60.0]), first, np.inf, 100, lambda n: 0.010 + 0 * n)
+    np.testing.assert_allclose(found, [[20, 40], [15, 30]], rtol=1e-12)
 
 
 def test_transfer_of_a_cache():

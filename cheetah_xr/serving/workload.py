@@ -1,4 +1,4 @@
-"""What is served: requests under way and their lengths, checked against the other axes."""
+"""The workload that is served: concurrency and lengths of requests, checked against the other axes."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from ..engine.arguments import Axes, GpuLike, InstanceArguments, ModelLike, Prec
 from ..engine.axes import TYPES, labelled_integers
 from ..engine.gather import axes_of
 from ..engine.grid import BESIDE, FIELD_UNITS, Grid, build
-from ..specs import Options, SpecError
+from ..specs import SpecError
 
 CACHED = "options.cached_tokens"
 CHUNK = "chunk"
-"""Dim of the passes of one prompt, summed up before a result is shown."""
+"""Dim of the chunks of one prompt, a forward pass each, summed before a result is shown."""
 
 MEANINGS = {
-    "concurrency": ("requests", "requests under way"),
+    "concurrency": ("requests", "concurrent requests"),
     "isl": ("tokens", "prompt tokens, cached ones included"),
     "osl": ("tokens", "output tokens of a request"),
-    "chunked_prefill_size": ("tokens", "most prompt tokens of a request in one pass"),
+    "chunked_prefill_size": ("tokens", "most tokens of a prompt in one forward pass"),
     "prefill_workers": ("1", "instances that prefill"),
     "decode_workers": ("1", "instances that decode"),
     **{f"{pool}_tp": ("1", f"tensor-parallel degree of a {pool} worker") for pool in ("prefill", "decode")},
     **{f"{pool}_dp": ("1", f"data-parallel degree of a {pool} worker") for pool in ("prefill", "decode")},
     **{f"{pool}_ep": ("1", f"expert-parallel degree of a {pool} worker") for pool in ("prefill", "decode")},
 }
-"""Unit and name in words of the numbers that are not arguments of an evaluation."""
+"""Unit and long name of the numbers that are not arguments of an evaluation."""
 
 LEAST = {"osl": 2}
-"""Least values above 1: the first token is the prefill's, so decode needs a second."""
+"""Least values above 1: the first output token comes from prefill, so decode needs a second."""
 
 RESERVED = {*TYPES, *d.LEADING, *d.TRAILING, *BESIDE, *FIELD_UNITS, *MEANINGS, CHUNK, "n_gpus"}
 
 
 @dataclass(frozen=True)
-class Load:
-    """Numbers of a serving question by name, without coordinates; and tokens of a prompt that are already cached."""
+class Workload:
+    """Numbers of a serving model by name, without coordinates, and the tokens of a prompt that are already cached."""
 
     given: Mapping[str, xr.DataArray]
     cached: xr.DataArray
@@ -51,7 +51,7 @@ class Load:
 
 
 def numbers(given: Mapping[str, Any], forbidden: tuple[str, ...] = ()) -> dict[str, xr.DataArray]:
-    """Whole numbers as they were given: a list on the dim of its name, a DataArray on its own dims with its labels.
+    """Return whole numbers as given: a list on the dim of its name, a DataArray on its own dims with its labels.
 
     Dims in `forbidden` mean something else here.
 
@@ -60,26 +60,26 @@ def numbers(given: Mapping[str, Any], forbidden: tuple[str, ...] = ()) -> dict[s
     SpecError
         Naming the argument, its value and what is allowed.
     """
-    found = {}
+    checked = {}
     for name, value in given.items():
         item = labelled_integers(name, value, LEAST.get(name, 1))
         coords = dict.fromkeys(item.dims, item.values)
         if isinstance(value, xr.DataArray):
             coords = {dim: value.coords[dim].values for dim in item.dims if dim in value.coords}
         check_names(name, item.dims, {*forbidden, d.BATCH, d.SEQ_LEN, d.PHASE, CHUNK, *MEANINGS} - {name, *given})
-        units, words = MEANINGS[name]
-        found[name] = xr.DataArray(item.values, coords, item.dims, attrs={"units": units, "long_name": words})
-    return found
+        units, long_name = MEANINGS[name]
+        checked[name] = xr.DataArray(item.values, coords, item.dims, attrs={"units": units, "long_name": long_name})
+    return checked
 
 
 def check_names(name: str, dims: tuple[str, ...], taken: set[str]) -> None:
-    """Refuse dims that are the names of something else."""
+    """Reject dims that are the names of something else."""
     for dim in dims:
         if dim in taken:
             raise SpecError(f"{name}: dim {dim!r} is the name of something else; give the DataArray another dim")
 
 
-def load_of(given: Mapping[str, xr.DataArray], grid: Grid) -> Load:
+def workload_of(given: Mapping[str, xr.DataArray], grid: Grid) -> Workload:
     """Check the dims of numbers against one another and against the other axes.
 
     Raises
@@ -110,39 +110,35 @@ def load_of(given: Mapping[str, xr.DataArray], grid: Grid) -> Load:
             f"options.cached_tokens: {int(cached.max())} of {int(bare['isl'].min())} prompt tokens (isl) are cached; "
             "at least one must be left"
         )
-    return Load(bare, cached.astype(np.int64))
+    return Workload(bare, cached.astype(np.int64))
 
 
 def serving_axes(
     model: ModelLike, gpu: GpuLike, precision: PrecisionLike, **arguments: Unpack[InstanceArguments]
 ) -> tuple[Axes, Grid]:
-    """Arguments of an evaluation, with the options of a serving engine, and the grid they span but for the load.
+    """Return the arguments of an evaluation with the options of a serving engine, and the grid without the workload.
 
-    Nothing hides the exchange of experts (`overlap_ep` 0) unless the caller says otherwise: there is one micro-batch.
+    The expert-parallel all-to-all is exposed (`overlap_ep` 0) unless the caller says otherwise: there is one
+    micro-batch.
     """
     axes = axes_of(model, gpu, precision, **arguments)
     if "overlap_ep" not in axes.options.model_fields_set:
         axes = replace(axes, options=axes.options.model_copy(update={"overlap_ep": 0.0}))
     grid = build(axes)
-    # Specs are read once, not for every kind of pass.
+    # Specs are read once, not for every kind of forward pass.
     names = [name for name in d.RECORDS if not isinstance(getattr(axes, name), xr.DataArray)]
     records: dict[str, Any] = {n: list(grid.records[n]) if n in grid.dims else grid.records[n][0] for n in names}
     return replace(axes, **records), grid
 
 
 def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    """Refuse a word that is not allowed."""
+    """Reject a value that is not allowed."""
     if value not in allowed:
         raise SpecError(f"{name}: allowed are {' and '.join(allowed)}, got {value!r}")
 
 
-def only(axes: Axes, *keys: str) -> Axes:
-    """The same without some overrides and scales."""
+def without_overrides(axes: Axes, *keys: str) -> Axes:
+    """Return axes without some overrides and scales."""
     overrides = {k: v for k, v in axes.overrides.items() if k not in keys}
     scales = {k: v for k, v in axes.scales.items() if k not in keys}
     return replace(axes, overrides=overrides, scales=scales)
-
-
-def options_ignoring_memory(options: Options) -> Options:
-    """The same for passes whose requests are known to fit."""
-    return options.model_copy(update={"on_infeasible": "ignore"})
