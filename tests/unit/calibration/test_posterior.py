@@ -67,15 +67,15 @@ def test_the_fields_are_those_the_fit_uses(posterior):
 
 def test_columns_may_come_in_any_order(tmp_path, posterior):
     columns = draws_of_priors()
-    found = cx.load_posterior(write_csv(tmp_path / "some.csv", dict(reversed(columns.items()))))
-    assert found.identical(posterior)
+    actual = cx.load_posterior(write_csv(tmp_path / "some.csv", dict(reversed(columns.items()))))
+    assert actual.identical(posterior)
 
 
 def test_every_shipped_posterior_loads():
     for name in cx.list_posteriors():
-        found = cx.load_posterior(name)
-        assert found.attrs["name"] == name
-        assert found.sizes["draw"] >= 100
+        actual = cx.load_posterior(name)
+        assert actual.attrs["name"] == name
+        assert actual.sizes["draw"] >= 100
 
 
 def edited(**columns):
@@ -158,8 +158,8 @@ class Bowl:
         points = np.atleast_2d(points)
         median = np.log([factor.median for factor in FACTORS] + [0.08] * len(RESIDUAL_SCALES))
         most = np.log([factor.most for factor in FACTORS] + [np.inf] * len(RESIDUAL_SCALES))
-        found = -0.5 * np.sum(((points - median) / 0.05) ** 2, axis=1)
-        return np.where(np.all(points <= most, axis=1), found, -np.inf)
+        actual = -0.5 * np.sum(((points - median) / 0.05) ** 2, axis=1)
+        return np.where(np.all(points <= most, axis=1), actual, -np.inf)
 
 
 @pytest.fixture(scope="module")
@@ -171,12 +171,12 @@ def chains():
 def test_chains_are_loaded_from_their_file(chains, tmp_path):
     path = tmp_path / "mine.nc"
     chains.to_netcdf(path, engine="netcdf4")
-    found = cx.load_posterior(path)
-    assert found.attrs["name"] == "mine"
-    assert found.sizes == {"draw": chains.sizes["chain"] * chains.sizes["draw"]}
-    np.testing.assert_array_equal(found.latency_all_to_all, chains.latency.values.reshape(-1))
-    assert found.drop_attrs().identical(cx.load_posterior(chains).drop_attrs())
-    ds = cx.evaluate(**POINT, batch=64, efficiency=found.isel(draw=slice(0, None, 100)))
+    actual = cx.load_posterior(path)
+    assert actual.attrs["name"] == "mine"
+    assert actual.sizes == {"draw": chains.sizes["chain"] * chains.sizes["draw"]}
+    np.testing.assert_array_equal(actual.latency_all_to_all, chains.latency.values.reshape(-1))
+    assert actual.drop_attrs().identical(cx.load_posterior(chains).drop_attrs())
+    ds = cx.evaluate(**POINT, batch=64, efficiency=actual.isel(draw=slice(0, None, 100)))
     assert ds.step_time.notnull().all()
 
 
@@ -353,7 +353,7 @@ BAD_ARGUMENTS = {
 
 
 @pytest.mark.parametrize("case", BAD_ARGUMENTS)
-def test_what_is_no_posterior_is_refused(case, posterior):
+def test_what_is_no_posterior_is_rejected(case, posterior):
     change, words = BAD_ARGUMENTS[case]
     for ask in (cx.evaluate, cx.breakdown):
         with pytest.raises(cx.SpecError, match=words):

@@ -22,8 +22,8 @@ SHOWN = [name for name in VARIABLES if name != "kv_transfer_time"]
 def step(phase, batch, seq_len, **more):
     """Time of a forward pass, as `evaluate` has it."""
     options = {"on_infeasible": "ignore", "overlap_ep": 0.0, **more.pop("options", {})}
-    found = cx.evaluate(**SETUP | more, phase=phase, batch=batch, seq_len=seq_len, options=options, dtype="float64")
-    return float(found.step_time)
+    actual = cx.evaluate(**SETUP | more, phase=phase, batch=batch, seq_len=seq_len, options=options, dtype="float64")
+    return float(actual.step_time)
 
 
 def assert_same(ds, one):
@@ -146,7 +146,7 @@ def test_requests_beyond_the_cache_wait():
     assert float(b.queue_time - a.queue_time) == pytest.approx(900 / (float(a.throughput) / 1000), rel=1e-9)
 
 
-def test_memory_is_not_asked_about_when_told():
+def test_memory_is_not_read_when_given():
     ds = cx.serve(**SETUP, concurrency=100, isl=8000, osl=1000, options={"on_infeasible": "ignore"})
     assert (float(ds.running), int(ds.limit)) == (100, LIMITS["concurrency"])
 
@@ -162,13 +162,13 @@ def test_prefill_cannot_be_faster_than_every_pass():
 def test_littles_law_holds():
     ds = cx.serve(**SETUP, concurrency=[1, 2, 7, 32, 300], isl=[100, 9000], osl=[2, 64, 2000], dp=[1, 4])
     assert (ds.status == 0).all()
-    under_way = ds.throughput / ds.osl * ds.e2e
-    np.testing.assert_allclose(*xr.broadcast(under_way, ds.concurrency.astype(float)), rtol=1e-9)
+    in_flight = ds.throughput / ds.osl * ds.e2e
+    np.testing.assert_allclose(*xr.broadcast(in_flight, ds.concurrency.astype(float)), rtol=1e-9)
     np.testing.assert_allclose(ds.e2e, (ds.ttft + (ds.osl - 1) * ds.tpot).transpose(*ds.e2e.dims), rtol=1e-12)
     assert (ds.queue_time >= -1e-12).all()
 
 
-def test_experts_exchange_unhidden_unless_told():
+def test_experts_all_to_all_is_exposed_unless_set():
     setup = {"model": "mixtral-8x7b", "gpu": "h100-sxm", "dp": 4, "ep": 4, **LOAD}
     plain, exposed, hidden = (cx.serve(**setup, options=o) for o in (None, {"overlap_ep": 0.0}, {"overlap_ep": 1.0}))
     assert float(plain.tpot) == float(exposed.tpot) > float(hidden.tpot)
@@ -216,10 +216,10 @@ def test_points_of_axes_are_points():
 
 
 def test_layouts_share_a_dim():
-    found = cx.layouts(8, "mixtral-8x7b")
-    ds = cx.serve("mixtral-8x7b", "h100-sxm", **LOAD, tp=found.tp, dp=found.dp, ep=found.ep)
+    actual = cx.layouts(8, "mixtral-8x7b")
+    ds = cx.serve("mixtral-8x7b", "h100-sxm", **LOAD, tp=actual.tp, dp=actual.dp, ep=actual.ep)
     assert ds.tpot.dims == ("layout",)
-    assert list(ds.layout.values) == list(found.layout.values)
+    assert list(ds.layout.values) == list(actual.layout.values)
     point = ds.isel(layout=5)
     one = cx.serve("mixtral-8x7b", "h100-sxm", **LOAD, tp=int(point.tp), dp=int(point.dp), ep=int(point.ep))
     assert_same(point, one)
@@ -250,7 +250,7 @@ def test_results_are_described():
 
 # ---- what cannot be served
 
-REFUSED = {
+REJECTED = {
     "weights do not fit": ({"model": "llama-3.1-70b"}, "infeasible_memory"),
     "one request does not fit": ({"model": "llama-3.1-8b", "gpu": "rtx-4090", "isl": 100_000}, "infeasible_memory"),
     "heads": ({"tp": 3}, "tp_heads"),
@@ -260,7 +260,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("case", REJECTED.values(), ids=REJECTED)
 @pytest.mark.parametrize("prefill", ["mixed", "separate"])
 def test_what_cannot_be_served_has_no_numbers(case, prefill):
     changes, reason = case
