@@ -9,6 +9,9 @@ import cheetah_xr as cx
 from tests.helpers import DOCS, ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+FILES = {
+    path.name for folder in ("benchmarks", "cheetah_xr", "docs", "tests") for path in (ROOT / folder).rglob("*.py")
+}
 ELSEWHERE = ("--", "my", "outputs/", "specs/gpus/my-gpu.yaml", "models/my-model/")
 """What a user writes, and options."""
 
@@ -29,6 +32,7 @@ def test_mentioned_files_and_names_exist(page):
     paths = re.findall(r"`((?:[\w.-]+/)+[\w.-]*)`", text)
     paths = [path for path in paths if not path.startswith(ELSEWHERE)]
     missing = [path for path in paths if not any((root / path).exists() for root in (ROOT, ROOT / "cheetah_xr"))]
+    missing += [name for name in re.findall(r"`(\w+\.py)`", text) if name not in FILES]
     missing += [name for name in set(re.findall(r"\bcx\.([a-z_]\w*)\(", text)) if not hasattr(cx, name)]
     modules = set(re.findall(r"\bcheetah_xr(?:\.[a-zA-Z_]\w*)+", text))
     missing += [name for name in modules if not name.endswith((".egg", ".git")) and not resolves(name)]
