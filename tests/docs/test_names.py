@@ -6,6 +6,7 @@ import re
 import pytest
 
 import cheetah_xr as cx
+from cheetah_xr.engine.validity import CODES, RUNS
 from tests.helpers import DOCS, ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
@@ -37,3 +38,8 @@ def test_mentioned_files_and_names_exist(page):
     modules = set(re.findall(r"\bcheetah_xr(?:\.[a-zA-Z_]\w*)+", text))
     missing += [name for name in modules if not name.endswith((".egg", ".git")) and not resolves(name)]
     assert not missing
+
+
+def test_every_reason_has_its_advice():
+    text = (DOCS / "how-to" / "why-nan.md").read_text(encoding="utf-8")
+    assert [label for label, code in CODES.items() if code not in RUNS and f"`{label}`" not in text] == []
