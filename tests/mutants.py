@@ -21,7 +21,7 @@ WORKERS = 2
 FAST_LANE = ("-m", "not slow")
 LIKELY = (
     "tests/unit/costmodel",
-    "tests/unit/engine/test_efficiency_by_layout.py",
+    "tests/unit/engine/test_efficiency_rules.py",
     "tests/unit/engine/test_mixed_batch.py",
     "tests/reference/test_anchors.py",
     "tests/reference/test_source_texts.py",
@@ -189,8 +189,8 @@ CHANGES = [
     ),
     ("costmodel/speculative.py", "options.draft_tokens if p.decode else 1", "1", "one draft pass however many drafts"),
     ("costmodel/speculative.py", "replace(p, new=1.0,", "replace(p, new=p.new,", "draft passes verify too"),
-    ("costmodel/roofline.py", "found + op.launches * each", "found + each", "every operation is a launch"),
-    ("costmodel/roofline.py", "else found * times", "else found", "one layer is launched"),
+    ("costmodel/roofline.py", "total + row.launches * each", "total + each", "every operation is a launch"),
+    ("costmodel/roofline.py", "else total * self.times", "else total", "one layer is launched"),
     (
         "costmodel/mla.py",
         "launches=0 if has_query_latent(m) else 1",
@@ -199,22 +199,22 @@ CHANGES = [
     ),
     ("costmodel/forward_pass.py", "component, launches=mixed", "component, launches=1", "one stream is mixed"),
     (
-        "engine/efficiency_by_precision.py",
+        "engine/efficiency_rules.py",
         '("fp4", "fp8")),',
         '("fp4",)),',
         "four-bit weights in fp8 are launched like wide ones",
     ),
     (
-        "engine/efficiency_by_precision.py",
-        '["precision.experts_weight_bytes"] < 1',
-        '["precision.experts_weight_bytes"] <= 1',
+        "engine/efficiency_rules.py",
+        "return weight_bytes < 1",
+        "return weight_bytes <= 1",
         "bytes",
     ),
-    ("engine/efficiency_by_layout.py", "(np.asarray(dp) > 1) & ", "", "grouped kernels without attention ranks"),
+    ("engine/efficiency_rules.py", "(np.asarray(dp) > 1) & ", "", "grouped kernels without attention ranks"),
     (
-        "engine/efficiency_by_precision.py",
-        '{"fp8": inputs["efficiency.compute_fp8"],',
-        '{"fp8": 1.0,',
+        "engine/efficiency_rules.py",
+        '{"fp8": "compute_fp8",',
+        '{"fp8": "",',
         "fp8 reaches what bf16 does",
     ),
     (

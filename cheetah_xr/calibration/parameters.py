@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.efficiency_rules import filled
 from ..specs import COLLECTIVES, Efficiency, load_efficiency
-from .passes import filled
 
 Array = NDArray[Any]
 

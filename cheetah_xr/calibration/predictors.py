@@ -16,7 +16,7 @@ from ..specs import load_model
 from .cases import case_of_rows, sequences_that_fit
 from .measurements.status import degrees_of
 from .measurements.table import POOLS
-from .passes import Factors, PassTable, compile_mixed, compile_pass, joined, without_requests
+from .row_table import FieldValues, RowTable, concatenate, forward_pass_table, mixed_batch_table
 
 Array = NDArray[Any]
 
@@ -56,10 +56,10 @@ SERVING = Serving()
 class Part(Protocol):
     """Rows of one mode."""
 
-    def seconds(self, factors: Factors) -> Array:
+    def seconds(self, values: FieldValues) -> Array:
         """Predicted times, (rows, sets)."""
 
-    def share_of_prompts(self, factors: Factors) -> Array:
+    def share_of_prompts(self, values: FieldValues) -> Array:
         """Share of them that prompts take beside decoding, (rows, sets)."""
 
 
@@ -67,42 +67,42 @@ class Part(Protocol):
 class Served:
     """Prompts and decoding requests on the same GPUs: mean time per output token."""
 
-    decode: PassTable
-    prompts: PassTable
+    decode: RowTable
+    prompts: RowTable
     per_step: Array
     per_pass: Array
     mixed: Array
 
-    def seconds(self, factors: Factors) -> Array:
+    def seconds(self, values: FieldValues) -> Array:
         """Predicted times, (rows, sets)."""
-        decode, other = self.decode.seconds(factors), self.prompts.seconds(factors)
+        decode, other = self.decode.seconds(values), self.prompts.seconds(values)
         rate, group = self.per_step[:, None], self.per_pass[:, None]
         mixed = serving.tpot_mixed(decode, other, rate, group)
         separate = serving.tpot_separate(decode, other, rate, group)
         return np.asarray(np.where(self.mixed[:, None], mixed, separate))
 
-    def share_of_prompts(self, factors: Factors) -> Array:
+    def share_of_prompts(self, values: FieldValues) -> Array:
         """Share of them that prompts take beside decoding, (rows, sets)."""
-        return np.asarray(1 - self.decode.seconds(factors) / self.seconds(factors))
+        return np.asarray(1 - self.decode.seconds(values) / self.seconds(values))
 
 
 @dataclass(frozen=True)
 class Pooled:
     """Pools of their own for prompts and decoding: mean time per output token."""
 
-    decode: tuple[PassTable, ...]
+    decode: tuple[RowTable, ...]
     batches: Array
-    prefill: PassTable
+    prefill: RowTable
     prompts: Array
     prefill_workers: Array
     decode_workers: Array
     concurrency: Array
     osl: Array
 
-    def seconds(self, factors: Factors) -> Array:
+    def seconds(self, values: FieldValues) -> Array:
         """Predicted times, (rows, sets)."""
-        steps = np.stack([table.seconds(factors) for table in self.decode])
-        first = self.prefill.seconds(factors)
+        steps = np.stack([table.seconds(values) for table in self.decode])
+        first = self.prefill.seconds(values)
         capacity = (self.prefill_workers * self.prompts)[:, None] / first
 
         def step(n: Array) -> Array:
@@ -111,9 +111,9 @@ class Pooled:
         n = serving.decode_concurrency(self.concurrency[:, None], first, capacity, self.osl[:, None], step)
         return step(np.maximum(n, 1e-9))
 
-    def share_of_prompts(self, factors: Factors) -> Array:
+    def share_of_prompts(self, values: FieldValues) -> Array:
         """Share of them that prompts take beside decoding, (rows, sets): none."""
-        return np.zeros_like(self.seconds(factors))
+        return np.zeros_like(self.seconds(values))
 
 
 def _interpolated(x: Array, grid: Array, values: Array) -> Array:
@@ -130,18 +130,18 @@ def _interpolated(x: Array, grid: Array, values: Array) -> Array:
 class Batch:
     """One batch from start to end: its prefill, and a decode step for every further token."""
 
-    prefill: PassTable
-    decode: PassTable
+    prefill: RowTable
+    decode: RowTable
     steps: Array
 
-    def seconds(self, factors: Factors) -> Array:
+    def seconds(self, values: FieldValues) -> Array:
         """Predicted times, (rows, sets)."""
-        return np.asarray(self.prefill.seconds(factors) + self.steps[:, None] * self.decode.seconds(factors))
+        return np.asarray(self.prefill.seconds(values) + self.steps[:, None] * self.decode.seconds(values))
 
-    def share_of_prompts(self, factors: Factors) -> Array:
+    def share_of_prompts(self, values: FieldValues) -> Array:
         """Share of them that prompts take beside decoding, (rows, sets): none of a prefill alone."""
-        decode = self.steps[:, None] * self.decode.seconds(factors)
-        return np.asarray((1 - decode / self.seconds(factors)) * (self.steps[:, None] > 0))
+        decode = self.steps[:, None] * self.decode.seconds(values)
+        return np.asarray((1 - decode / self.seconds(values)) * (self.steps[:, None] > 0))
 
 
 @dataclass(frozen=True)
@@ -157,13 +157,13 @@ class Problem:
     measured: Array
     kinds: Array
 
-    def seconds(self, factors: Factors) -> Array:
+    def seconds(self, values: FieldValues) -> Array:
         """Predicted times, (rows, sets)."""
-        return np.concatenate([part.seconds(factors) for part in self.parts])
+        return np.concatenate([part.seconds(values) for part in self.parts])
 
-    def share_of_prompts(self, factors: Factors) -> Array:
+    def share_of_prompts(self, values: FieldValues) -> Array:
         """Share of the times that prompts take beside decoding, (rows, sets)."""
-        return np.concatenate([part.share_of_prompts(factors) for part in self.parts])
+        return np.concatenate([part.share_of_prompts(values) for part in self.parts])
 
     def log_residual_scales(self, scales: Array, share: Array) -> Array:
         """Logarithm of the scale of every row's error, (rows, sets).
@@ -248,12 +248,12 @@ def _served(rows: pd.DataFrame, how: Serving) -> Served:
     decode = case_of_rows(rows, "decode", INSTANCE, running, context, **how.options)
     prefill = case_of_rows(rows, "prefill", INSTANCE, _whole(per_pass), prompt, **how.options)
     growth = serving.mixed_batch_token_ratio(running, per_pass, prompt)
-    apart = without_requests(compile_pass(prefill, len(rows)))
-    mixed = compile_mixed(prefill, decode, growth, len(rows))
-    prompts = joined([apart.only(np.flatnonzero(first)), mixed.only(np.flatnonzero(~first))]).only(
+    apart = forward_pass_table(prefill, len(rows)).without_requests()
+    mixed = mixed_batch_table(prefill, decode, growth, len(rows))
+    prompts = concatenate([apart.take(np.flatnonzero(first)), mixed.take(np.flatnonzero(~first))]).take(
         np.argsort(np.argsort(~first, kind="stable"), kind="stable")
     )
-    return Served(compile_pass(decode, len(rows)), prompts, per_step, per_pass, ~first)
+    return Served(forward_pass_table(decode, len(rows)), prompts, per_step, per_pass, ~first)
 
 
 def _pooled(rows: pd.DataFrame, how: Serving) -> Pooled:
@@ -264,12 +264,12 @@ def _pooled(rows: pd.DataFrame, how: Serving) -> Pooled:
     each = concurrency / workers["decode"]
     batches = np.stack([_whole(each * share) for share in POOL_SHARES])
     decode = tuple(
-        compile_pass(case_of_rows(rows, "decode", POOL["decode"], batch, context, **how.options), len(rows))
+        forward_pass_table(case_of_rows(rows, "decode", POOL["decode"], batch, context, **how.options), len(rows))
         for batch in batches
     )
     prompts = serving.prefill_batch_within_budget(CHUNK_TOKENS, isl, rows["prefill_dp"].to_numpy(float))
     prefill = case_of_rows(rows, "prefill", POOL["prefill"], _whole(prompts), _whole(isl), **how.options)
-    table = without_requests(compile_pass(prefill, len(rows)))
+    table = forward_pass_table(prefill, len(rows)).without_requests()
     return Pooled(
         decode, batches.astype(float), table, prompts, workers["prefill"], workers["decode"], concurrency, osl
     )
@@ -279,9 +279,9 @@ def _one_pool(parts: Sequence[Any]) -> Pooled:
     """Rows of many groups as one part: the search for how many requests decode is made once for all."""
     names = ("prompts", "prefill_workers", "decode_workers", "concurrency", "osl")
     return Pooled(
-        tuple(joined([part.decode[k] for part in parts]) for k in range(len(POOL_SHARES))),
+        tuple(concatenate([part.decode[k] for part in parts]) for k in range(len(POOL_SHARES))),
         np.concatenate([part.batches for part in parts], axis=1),
-        joined([part.prefill for part in parts]),
+        concatenate([part.prefill for part in parts]),
         *(np.concatenate([getattr(part, name) for part in parts]) for name in names),
     )
 
@@ -293,4 +293,4 @@ def _batch(rows: pd.DataFrame, how: Serving) -> Batch:
     prefill = case_of_rows(rows, "prefill", INSTANCE, batch, _whole(isl), **how.options)
     decode = case_of_rows(rows, "decode", INSTANCE, batch, _whole(isl + osl / 2), **how.options)
     n = len(rows)
-    return Batch(without_requests(compile_pass(prefill, n)), compile_pass(decode, n), steps)
+    return Batch(forward_pass_table(prefill, n).without_requests(), forward_pass_table(decode, n), steps)

@@ -1,4 +1,4 @@
-"""One tile of a grid: from aligned inputs to the arrays of every requested variable."""
+"""Case: one tile of a grid, from aligned inputs to records, work, rates and capacity."""
 
 from __future__ import annotations
 
@@ -10,37 +10,25 @@ import numpy as np
 
 from ..costmodel.capacity import Capacity, memory
 from ..costmodel.formulas import Num
-from ..costmodel.formulas.capacity import shortfall
-from ..costmodel.operations import OUTSIDE, Collective, ForwardPass, ForwardPassWork, SequenceCount
-from ..costmodel.roofline import (
-    CollectiveSeconds,
-    KernelSeconds,
-    Rates,
-    collective_seconds,
-    compute_class,
-    is_zero,
-    kernel_seconds,
-    launch_seconds,
-)
+from ..costmodel.operations import ForwardPass, ForwardPassWork, SequenceCount
+from ..costmodel.roofline import Rates, compute_class, is_zero
 from ..costmodel.speculative import forward_pass_work
-from ..costmodel.totals import WIRE_FIELDS, WORK_FIELDS, peak_compute_time, priced, wire_total, work_total
 from ..specs import GEMM_CLASSES, AnyModel, Efficiency, Options, Precision
 from .dims import BATCH, EFFICIENCY, GPU, MODEL, PARALLEL, PHASE, PRECISION, SEQ_LEN
 from .grid import Grid
-from .lazy import Value, apply
-from .step_time import PARTS, Attribute, Combiner, Series, bottleneck
+from .lazy import apply
 from .validity import Condition, condition, hardware_conditions, layout_conditions
 
 Inputs = Mapping[str, Any]
 
-MAX_CUDA_GRAPH_TOKENS = 512
-"""Most tokens of one attention rank whose forward passes replay CUDA graphs (vLLM, ``max_cudagraph_capture_size``)."""
-
 
 @dataclass(frozen=True)
 class Case:
-    """Everything one pass needs: records with arrays in place of numbers, the pass, its work, rates and
-    counts of sequences."""
+    """Hold what a forward pass needs: records with arrays in place of numbers, its work, rates, counts of sequences.
+
+    `scheduled` are, in a mixed batch, the decoding requests of the instance and of one attention rank, which pay
+    ``tau_batch`` and ``tau_sequence``; None: those of `batch`.
+    """
 
     model: AnyModel
     precision: Precision
@@ -54,6 +42,7 @@ class Case:
     capacity: Capacity
     requested: Num
     conditions: Sequence[Condition]
+    scheduled: tuple[Num, Num] | None = None
 
 
 def make_case(grid: Grid, inputs: Inputs, model: AnyModel, phase: str) -> Case:
@@ -179,126 +168,3 @@ def _memory_conditions(options: Options, requested: Num, capacity: Capacity) -> 
             condition("clipped", inputs, requested > capacity.sequences),
         ]
     return [condition("infeasible_memory", inputs, requested > capacity.sequences)]
-
-
-@dataclass(frozen=True)
-class StageSeconds:
-    """Seconds of one kind of layer, or of embedding or LM head."""
-
-    kernels: tuple[KernelSeconds, ...]
-    expert_all_to_all: tuple[CollectiveSeconds, ...]
-    other_collectives: tuple[CollectiveSeconds, ...]
-    overlap_other: Num
-
-
-@dataclass(frozen=True)
-class ForwardPassSeconds:
-    """Seconds of a pass before they are combined, each on the axes it depends on."""
-
-    stages: tuple[StageSeconds, ...]
-    overhead: tuple[Num, ...]
-    overlap_ep: Num
-    granularity: str
-
-
-def forward_pass_seconds(case: Case) -> ForwardPassSeconds:
-    """Divide the work of a case by its rates."""
-    options, efficiency, rates = case.options, case.efficiency, case.rates
-
-    def seconds(collectives: Sequence[Collective], times: Num) -> tuple[CollectiveSeconds, ...]:
-        return tuple(collective_seconds(c, rates, efficiency, options.hierarchy, times) for c in collectives)
-
-    stages = tuple(
-        StageSeconds(
-            tuple(kernel_seconds(layer, rates, efficiency, times)),
-            seconds(layer.expert_all_to_all, times),
-            seconds(layer.other_collectives, times),
-            0.0 if layer.part in OUTSIDE else options.overlap_tp,
-        )
-        for layer, times in priced(case.work, options)
-    )
-    layers = case.work.n_layers if "layers" in options.include else 0
-    per_pass = layers * efficiency.tau_layer + case.work.n_forward_passes * efficiency.tau_global
-    launched = sum(launch_seconds(layer, efficiency, times) for layer, times in priced(case.work, options))
-    overhead = (
-        per_pass,
-        launched,
-        eager_prefill_seconds(case),
-        efficiency.tau_batch * case.batch,
-        efficiency.tau_sequence * case.sequence_counts["rank_batch"],
-    )
-    return ForwardPassSeconds(stages, overhead, options.overlap_ep, options.granularity)
-
-
-def eager_prefill_seconds(case: Case) -> Num:
-    """Return seconds of CPU launch overhead in layers of an eager prefill: none up to :data:`MAX_CUDA_GRAPH_TOKENS`."""
-    layers = case.work.n_eager_prefill_layers if "layers" in case.options.include else 0
-    cost = layers * case.efficiency.tau_layer_prefill
-    if is_zero(cost):
-        return 0.0
-    launched = apply(np.greater, apply(np.divide, case.p.instance_tokens, case.p.dp), MAX_CUDA_GRAPH_TOKENS)
-    return apply(np.multiply, launched, cost)
-
-
-def in_series(seconds: ForwardPassSeconds, combiner: Combiner) -> Series:
-    """The whole pass: overheads, layers without overlap, layers in which something hides behind something else."""
-    whole = Series()
-    for overhead in seconds.overhead:
-        whole.constant("overhead", overhead)
-    for stage in seconds.stages:
-        overlapped = not is_zero(stage.overlap_other)
-        if not overlapped:
-            whole.collectives(stage.other_collectives)
-        if not (stage.expert_all_to_all or overlapped):
-            combiner.kernels(whole, stage.kernels, seconds.granularity)
-            continue
-        inner = Series()
-        combiner.kernels(inner, stage.kernels, seconds.granularity)
-        if stage.expert_all_to_all:
-            inner = combiner.mix(inner, stage.expert_all_to_all, seconds.overlap_ep)
-        if overlapped:
-            inner = combiner.mix(inner, stage.other_collectives, stage.overlap_other)
-        whole.mixes += inner.mixes
-    return whole
-
-
-def time_values(case: Case, names: Sequence[str], dtype: np.dtype[Any]) -> dict[str, Value]:
-    """step_time, its parts and the bottleneck on their natural axes, not masked; those that were asked for.
-
-    Parameters
-    ----------
-    case
-        The pass.
-    names
-        Variables wanted.
-    dtype
-        Number type of times.
-    """
-    parts = any(n.startswith("time_") for n in names)
-    attribute: Attribute = "parts" if parts else "bottleneck" if "bottleneck" in names else ""
-    combiner = Combiner(case.sequence_counts, dtype, attribute)
-    found = combiner.total(in_series(forward_pass_seconds(case), combiner))
-    values = {"step_time": found["time"]} | {f"time_{part}": found.get(part, np.zeros((), dtype)) for part in PARTS}
-    if "bottleneck" in names:
-        values["bottleneck"] = bottleneck(found)
-    return {name: values[name] for name in names if name in values}
-
-
-def work_values(case: Case, names: Sequence[str]) -> dict[str, Any]:
-    """Work and capacity variables on their natural axes, not masked."""
-    capacity = case.capacity
-    values: dict[str, Any] = {
-        "weight_bytes": capacity.weights,
-        "kv_bytes_per_sequence": capacity.per_sequence,
-        "max_batch": case.p.dp * capacity.sequences,
-    }
-    for name in names:
-        if name in WORK_FIELDS:
-            values[name] = work_total(name, case.work, case.options, case.sequence_counts)
-        elif name in WIRE_FIELDS:
-            values[name] = wire_total(name, case.work, case.options, case.sequence_counts)
-        elif name == "peak_compute_time":
-            values[name] = peak_compute_time(case.work, case.options, case.sequence_counts, case.rates)
-        elif name == "memory_shortfall":
-            values[name] = shortfall(capacity.budget, capacity.weights, case.requested, capacity.per_sequence)
-    return values

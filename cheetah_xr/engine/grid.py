@@ -30,8 +30,7 @@ from ..specs import (
 from . import dims as d
 from .arguments import Axes
 from .axes import TYPES, Labelled, check_phase, label, labelled_integers, labelled_numbers, labelled_records
-from .efficiency_by_layout import experts
-from .efficiency_by_precision import efficiencies, peaks
+from .efficiency_rules import peaks, resolved_efficiencies
 from .posterior_axis import RESIDUAL_SCALE, residual_scale
 
 Array = NDArray[Any]
@@ -168,8 +167,8 @@ def _resolve(
         scaled, _, name = key.rpartition(":")
         inputs[name] = align(item) * inputs[name] if scaled else align(item)
         roots[name.partition(".")[0]] += item.dims
-    inputs |= experts(inputs)
-    inputs |= peaks(given[d.PRECISION], inputs, order) | efficiencies(given[d.PRECISION], inputs, order)
+    precisions = given[d.PRECISION]
+    inputs |= peaks(precisions, inputs, order) | resolved_efficiencies(precisions, inputs, order)
     return Grid(
         dims=dims,
         order=order,

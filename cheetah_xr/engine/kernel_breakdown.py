@@ -14,7 +14,8 @@ from ..costmodel.roofline import by_kernel, is_zero
 from ..costmodel.totals import priced
 from ..specs import KERNELS, Model
 from .arguments import Axes
-from .case import Case, forward_pass_seconds
+from .case import Case
+from .case_values import forward_pass_seconds
 from .dims import CAUSE, KERNEL
 from .evaluator import Engine, as_dataset, case_of, check_size, prepare
 from .grid import Grid

@@ -103,14 +103,12 @@ def mixed_case(prefill: Case, decode: Case) -> Case:
         work.n_forward_passes + decode.work.n_forward_passes - 1,
         work.n_eager_prefill_layers,
     )
-    costs = prefill.efficiency
-    per_request = {
-        "tau_batch": costs.tau_batch * decode.batch / prefill.batch,
-        "tau_sequence": costs.tau_sequence
-        * decode.sequence_counts["rank_batch"]
-        / prefill.sequence_counts["rank_batch"],
-    }
-    return replace(prefill, work=mixed, efficiency=costs.with_numbers(per_request))
+    return replace(scheduled_by(prefill, decode), work=mixed)
+
+
+def scheduled_by(prefill: Case, decode: Case) -> Case:
+    """Return a prefill whose CPU time per request is paid by the decoding requests."""
+    return replace(prefill, scheduled=(decode.batch, decode.sequence_counts["rank_batch"]))
 
 
 def _linear(layer: LayerWork, factors: Factors) -> LayerWork:

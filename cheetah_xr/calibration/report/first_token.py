@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from ...specs import Efficiency
-from ..passes import values_of
 from ..predictors import Pooled, Served, make_problem
+from ..row_table import field_values
 from .statistics import summary
 
 PER_RANK = (0, 1, 2, 8, 32, 128)
@@ -39,7 +39,7 @@ def first_tokens(rows: pd.DataFrame, efficiencies: Mapping[str, Efficiency]) -> 
     served = rows[rows["ttft_s"].notna() & rows["mode"].isin(["aggregated", "disaggregated"])]
     for name, group in served.groupby("factors"):
         problem = make_problem(group)
-        values = values_of(efficiencies[str(name)])
+        values = field_values(efficiencies[str(name)])
         seconds = []
         for part in problem.parts:
             assert isinstance(part, Served | Pooled)

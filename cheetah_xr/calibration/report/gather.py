@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ...engine.efficiency_by_layout import GROUPED
+from ...engine.efficiency_rules import GROUPED_EXPERTS
 from ...specs import Efficiency
 from ..parameters import FACTORS, fields_of
 from . import large_scale, refits, sections
@@ -144,7 +144,7 @@ def _worst(held_out: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def _large(efficiencies: Mapping[str, Efficiency]) -> pd.DataFrame:
     alternatives = {
         TABLES: dict.fromkeys(efficiencies, kernel_tables()),
-        FUSED: {name: efficiency.with_numbers({GROUPED[1]: None}) for name, efficiency in efficiencies.items()},
+        FUSED: {name: efficiency.with_numbers({GROUPED_EXPERTS[1]: None}) for name, efficiency in efficiencies.items()},
     }
     ratios = {what: large_scale.predict(profiles)["ratio"] for what, profiles in alternatives.items()}
     return large_scale.predict(efficiencies).assign(**ratios)

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from ...specs import SpecError, load_efficiency
-from ..passes import values_of
 from ..predictors import TIMES, make_problem
+from ..row_table import field_values
 from ..shipped_sets import PREDICTED_BY
 
 COLUMNS = ("id", "mode", "factors", "predicted_s", "low_s", "high_s")
@@ -111,6 +111,6 @@ def predicted(rows: pd.DataFrame, efficiency: str | None = None) -> pd.DataFrame
     parts = []
     for name, group in rows.groupby(factors):
         problem = make_problem(group)
-        seconds = problem.seconds(values_of(load_efficiency(str(name))))[:, 0]
+        seconds = problem.seconds(field_values(load_efficiency(str(name))))[:, 0]
         parts.append(problem.rows.assign(factors=name, measured_s=problem.measured, predicted_s=seconds))
     return pd.concat(parts, ignore_index=True).assign(low_s=np.nan, high_s=np.nan)

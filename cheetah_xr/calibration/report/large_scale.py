@@ -14,8 +14,8 @@ from ...engine.step_time import PARTS
 from ...specs import Efficiency, load_gpu
 from .. import measurements as validation
 from ..cases import case_of_rows, sequences_that_fit
-from ..passes import values_of
 from ..predictors import INSTANCE, lengths, make_problem
+from ..row_table import field_values
 
 TOLERANCE = 0.25
 """Largest relative error that counts as within."""
@@ -124,7 +124,7 @@ def _forward_pass(row: pd.Series[Any], efficiency: Efficiency) -> dict[str, Any]
 def _served(row: pd.Series[Any], efficiency: Efficiency) -> dict[str, Any]:
     """Predict aggregated serving: the requests that decode concurrently over the time per token."""
     rows = pd.DataFrame([row]).assign(tpot_s=1.0)
-    seconds = float(make_problem(rows).seconds(values_of(efficiency))[0, 0])
+    seconds = float(make_problem(rows).seconds(field_values(efficiency))[0, 0])
     isl, osl = lengths(rows)
     context = np.round(isl + osl / 2).astype(int)
     case = case_of_rows(rows, "decode", INSTANCE, rows["concurrency"].to_numpy(int), context)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engine.efficiency_by_layout import GROUPED
+from ...engine.efficiency_rules import GROUPED_EXPERTS
 from ...specs import COLLECTIVES
 from ..objective import Target
 from ..parameters import fields_of
-from ..passes import FIELDS, NEUTRAL, Factors, PassTable
 from ..predictors import Part, Problem, Serving
+from ..row_table import FIELDS, NEUTRAL, FieldValues, RowTable
 
 Array = NDArray[Any]
 Change = Callable[[dict[str, Array]], dict[str, Array]]
@@ -39,28 +39,28 @@ LAUNCHES = (
 
 
 @dataclass(frozen=True)
-class ByComponent(PassTable):
+class ByComponent(RowTable):
     """Forward passes with one maximum of memory and compute per component in place of one per kernel."""
 
-    def seconds(self, factors: Factors) -> Array:
+    def seconds(self, values: FieldValues) -> Array:
         """Return the seconds of every forward pass, (rows, samples)."""
-        memory = self.memory[:, None] / self._values(factors, self.memory_name)
-        compute = self.compute[:, None] / self._values(factors, self.compute_name)
-        compute = compute / self._values(factors, self.relative_name)
+        memory = self.memory[:, None] / self._values(values, self.memory_field)
+        compute = self.compute[:, None] / self._values(values, self.compute_field)
+        compute = compute / self._values(values, self.relative_field)
         shape = (self.n_rows, len(COMPONENTS), memory.shape[1])
         sums = np.zeros((3, *shape))
         indices = (self.kernel_row, self._components())
-        for place, values in enumerate((memory, compute, np.maximum(memory, compute))):
-            np.add.at(sums[place], indices, values)
+        for place, times in enumerate((memory, compute, np.maximum(memory, compute))):
+            np.add.at(sums[place], indices, times)
         by_kernel = sums[2].sum(axis=1)
-        return np.asarray(super().seconds(factors) - by_kernel + np.maximum(sums[0], sums[1]).sum(axis=1))
+        return np.asarray(super().seconds(values) - by_kernel + np.maximum(sums[0], sums[1]).sum(axis=1))
 
-    def _values(self, factors: Factors, names: Array) -> Array:
-        fields = [np.ones(1) if name == NEUTRAL else factors[name] for name in FIELDS]
+    def _values(self, values: FieldValues, names: Array) -> Array:
+        fields = [np.ones(1) if name == NEUTRAL else values[name] for name in FIELDS]
         return np.stack(np.broadcast_arrays(*fields))[names]
 
     def _components(self) -> Array:
-        kernels = [FIELDS[name].removeprefix("memory_") for name in self.memory_name]
+        kernels = [FIELDS[name].removeprefix("memory_") for name in self.memory_field]
         return np.array([COMPONENTS.index(COMPONENT[kernel]) for kernel in kernels], int)
 
 
@@ -73,7 +73,7 @@ def _changed(part: Any) -> Part:
     tables: dict[str, Any] = {}
     for f in fields(part):
         value = getattr(part, f.name)
-        if isinstance(value, PassTable):
+        if isinstance(value, RowTable):
             tables[f.name] = _component_table(value)
         elif isinstance(value, tuple):
             tables[f.name] = tuple(_component_table(table) for table in value)
@@ -81,7 +81,7 @@ def _changed(part: Any) -> Part:
     return changed
 
 
-def _component_table(table: PassTable) -> ByComponent:
+def _component_table(table: RowTable) -> ByComponent:
     return ByComponent(**{f.name: getattr(table, f.name) for f in fields(table)})
 
 
@@ -124,7 +124,7 @@ def _no(*names: str) -> dict[str, float]:
 LATENCY = _no(*(f"latency_{name}" for name in COLLECTIVES))
 CPU = _no("tau_sequence", "tau_layer_prefill")
 BARE = _no(*LAUNCHES) | CPU | LATENCY
-FUSED = {GROUPED[1]: GROUPED[0]}
+FUSED = {GROUPED_EXPERTS[1]: GROUPED_EXPERTS[0]}
 UNLIMITED, STEP = Serving("apart", limited=False), Serving("none", limited=False)
 
 STEPS = (

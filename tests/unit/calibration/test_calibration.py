@@ -16,13 +16,13 @@ from typer.testing import CliRunner
 import cheetah_xr as cx
 from cheetah_xr.analysis.intervals import multiples
 from cheetah_xr.calibration import measurements as validation
-from cheetah_xr.calibration import passes
 from cheetah_xr.calibration import shipped_sets as published
 from cheetah_xr.calibration.measurements.user_csv import read_measurements
 from cheetah_xr.calibration.objective import LOG_RESIDUAL_SCALES, TAIL, Target, polish, search, thinned
 from cheetah_xr.calibration.parameters import FACTORS, NAMES, fields_of
 from cheetah_xr.calibration.pipeline import Effort, calibrate, predict
 from cheetah_xr.calibration.predictors import Served, make_problem
+from cheetah_xr.calibration.row_table import field_values
 from cheetah_xr.cli import app
 from tests.helpers.fault_injection import python, wait_for
 
@@ -288,7 +288,7 @@ def test_fits_and_served_predictions_are_the_same_model(
         f"llama-3.1-70b,h100-sxm,fp8-kv8,aggregated,4,2000,500,48,0.1,{engine},{share}\n"
     )
     problem = make_problem(read_measurements(path))
-    fitted = problem.seconds(passes.values_of(cx.load_efficiency("vllm")))[0, 0]
+    fitted = problem.seconds(field_values(cx.load_efficiency("vllm")))[0, 0]
     ds = cx.serve(
         "llama-3.1-70b",
         "h100-sxm",

@@ -7,13 +7,13 @@ import pytest
 import cheetah_xr as cx
 from cheetah_xr.calibration.measurements import published_table
 from cheetah_xr.calibration.parameters import FACTORS, fields_of
-from cheetah_xr.calibration.passes import COUNTED, FIELDS, KINDS, PassTable
 from cheetah_xr.calibration.predictors import Serving, make_problem
 from cheetah_xr.calibration.report import large_scale, refits
 from cheetah_xr.calibration.report.bottlenecks import shifts
 from cheetah_xr.calibration.report.first_token import first_tokens
 from cheetah_xr.calibration.report.gather import kernel_tables
 from cheetah_xr.calibration.report.variants import CHOICES, STEPS, WITHOUT, ByComponent, Variant, by_component
+from cheetah_xr.calibration.row_table import ENTRIES, FIELDS, RowTable
 
 MEDIANS = np.log([[factor.median for factor in FACTORS]])
 
@@ -68,12 +68,9 @@ def test_options_reach_every_pass():
 
 
 def empty(**given):
-    """One pass with nothing but what is given."""
-    none = np.zeros(0, int)
-    names = ("memory_name", "compute_name", "relative_name", "launch_row", "launches", "launch_name", "sent_row")
-    names += ("link", "nic", "used", "messages", "kind")
-    per_row = dict.fromkeys(COUNTED, np.zeros(1))
-    return {"n_rows": 1, **dict.fromkeys(names, none), **per_row, **given}
+    """One forward pass with nothing but what is given."""
+    none = {name: np.zeros(0, int) for key, columns in ENTRIES.items() for name in (key, *columns)}
+    return {"n_rows": 1, **none, "paid": np.zeros((1, len(FIELDS))), **given}
 
 
 def test_a_component_has_one_maximum():
@@ -81,14 +78,13 @@ def test_a_component_has_one_maximum():
     given = empty(
         kernel_row=np.zeros(4, int),
         memory=np.array([4.0, 1.0, 2.0, 0.5]),
-        memory_name=np.array([FIELDS.index(f"memory_{name}") for name in kernels]),
+        memory_field=np.array([FIELDS.index(f"memory_{name}") for name in kernels]),
         compute=np.array([1.0, 3.0, 5.0, 0.1]),
-        compute_name=np.array([FIELDS.index(f"compute_{name}") for name in kernels]),
-        relative_name=np.full(4, FIELDS.index("1")),
+        compute_field=np.array([FIELDS.index(f"compute_{name}") for name in kernels]),
+        relative_field=np.full(4, FIELDS.index("1")),
     )
     factors = fields_of(MEDIANS) | {name: np.ones(1) for name in FIELDS if name.startswith(("memory_", "compute_"))}
-    kernel, component = PassTable(**given), ByComponent(**given)
-    assert KINDS  # no collectives here
+    kernel, component = RowTable(**given), ByComponent(**given)
     assert kernel.seconds(factors)[0, 0] == pytest.approx(4 + 3 + 5 + 0.5)
     assert component.seconds(factors)[0, 0] == pytest.approx(max(5, 4) + 5 + 0.5)
 

@@ -1,7 +1,8 @@
-"""Flat tables of passes: the same seconds as the engine's, for any factors."""
+"""Row tables: the same seconds as the engine's, for any efficiencies."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ import xarray as xr
 
 import cheetah_xr as cx
 from cheetah_xr.calibration import cases as rows
-from cheetah_xr.calibration import passes
+from cheetah_xr.calibration import row_table
 from cheetah_xr.calibration.parameters import FACTORS, base_values, fields_of, log_prior
+from cheetah_xr.engine.case_values import time_values
+from cheetah_xr.engine.mixed_batch import mixed_case
 
 CASES = [
     ("llama-3.1-70b", "h100-sxm", "fp8-kv8"),
@@ -50,10 +53,10 @@ def test_tables_take_the_engines_time(model: str, gpu: str, precision: str, phas
     batch, seq_len = np.array([1, 16, 40, 300]), np.array([100, 1000, 4000, 9000])
     given = table(model, gpu, precision)
     case = rows.case_of_rows(given, phase, DEGREES, batch, seq_len)
-    flat = passes.compile_pass(case, 4)
+    flat = row_table.forward_pass_table(case, 4)
     for seed in (1, 2):
         efficiency = random_efficiency(seed)
-        seconds = flat.seconds(passes.values_of(efficiency))[:, 0]
+        seconds = flat.seconds(row_table.field_values(efficiency))[:, 0]
         ds = cx.evaluate(
             model,
             gpu,
@@ -74,8 +77,8 @@ def test_tables_take_the_engines_time(model: str, gpu: str, precision: str, phas
 def test_prompts_cost_the_host_nothing_per_request() -> None:
     given = table("llama-3.1-70b", "h100-sxm", "bf16")
     case = rows.case_of_rows(given, "decode", DEGREES, np.array([3, 8, 16, 32]), np.full(4, 1000))
-    flat, values = passes.compile_pass(case, 4), passes.values_of(random_efficiency(3))
-    apart = flat.seconds(values) - passes.without_requests(flat).seconds(values)
+    flat, values = row_table.forward_pass_table(case, 4), row_table.field_values(random_efficiency(3))
+    apart = flat.seconds(values) - flat.without_requests().seconds(values)
     per_rank, whole = np.array([3, 4, 2, 32]), np.array([3, 8, 16, 32])
     expected = values["tau_sequence"] * per_rank + values["tau_batch"] * whole
     np.testing.assert_allclose(apart[:, 0], expected, rtol=1e-9)
@@ -83,7 +86,7 @@ def test_prompts_cost_the_host_nothing_per_request() -> None:
 
 def test_fields_that_follow_another_have_its_value() -> None:
     plain = cx.Efficiency(name="plain", launch_routed_experts=3e-6, memory_routed_experts=0.5)
-    values = passes.values_of(plain)
+    values = row_table.field_values(plain)
     assert values["launch_routed_experts_fp4"][0] == values["launch_routed_experts_w4"][0] == 3e-6
     assert values["memory_routed_experts_w4"][0] == 0.5
 
@@ -93,7 +96,9 @@ def test_a_mixed_pass_hand_computed() -> None:
     given = table("llama-3.1-70b", "h100-sxm", "bf16").head(1)
     prefill = rows.case_of_rows(given, "prefill", DEGREES, np.array([1]), np.array([1000]))
     decode = rows.case_of_rows(given, "decode", DEGREES, np.array([100]), np.array([2000]))
-    seconds = passes.compile_mixed(prefill, decode, 1.1, 1).seconds(passes.values_of(cx.load_efficiency("ideal")))
+    seconds = row_table.mixed_batch_table(prefill, decode, 1.1, 1).seconds(
+        row_table.field_values(cx.load_efficiency("ideal"))
+    )
     tp, layers = 8, 80
     gpu = cx.load_gpu("h100-sxm")
     peak, bandwidth, link = gpu.peak_bf16, gpu.hbm_bandwidth, float(gpu.link_bandwidth or 0)
@@ -112,13 +117,25 @@ def test_a_mixed_pass_hand_computed() -> None:
     assert seconds[0, 0] == pytest.approx(expected, rel=1e-9)
 
 
+def test_the_engines_mixed_batches_are_tables_too() -> None:
+    """Row 0 has few prompt tokens and replays CUDA graphs, the others do not."""
+    given = table("llama-3.1-70b", "h100-sxm", "bf16")
+    prefill = rows.case_of_rows(given, "prefill", DEGREES, np.array([1, 3, 1, 7]), np.array([300, 1000, 4000, 700]))
+    decode = rows.case_of_rows(given, "decode", DEGREES, np.array([40, 10, 300, 5]), np.array([500, 1000, 90, 9000]))
+    efficiency = random_efficiency(4)
+    case = mixed_case(*(replace(one, efficiency=efficiency) for one in (prefill, decode)))
+    seconds = row_table.forward_pass_table(case, 4).seconds(row_table.field_values(efficiency))[:, 0]
+    expected = time_values(case, ["step_time"], np.dtype(np.float64))["step_time"]
+    np.testing.assert_allclose(seconds, np.ravel(expected), rtol=1e-12)
+
+
 def test_chosen_rows_and_joined_tables() -> None:
     given = table("deepseek-r1", "b200-sxm", "fp8")
     case = rows.case_of_rows(given, "decode", DEGREES, np.array([8, 16, 32, 64]), np.array([100, 200, 300, 400]))
-    flat, values = passes.compile_pass(case, 4), fields_of(np.log([[f.median for f in FACTORS]] * 3))
+    flat, values = row_table.forward_pass_table(case, 4), fields_of(np.log([[f.median for f in FACTORS]] * 3))
     whole = flat.seconds(values)
-    np.testing.assert_array_equal(flat.only(np.array([3, 1])).seconds(values), whole[[3, 1]])
-    both = passes.joined([flat.only(np.array([2])), flat.only(np.array([0, 1]))])
+    np.testing.assert_array_equal(flat.take(np.array([3, 1])).seconds(values), whole[[3, 1]])
+    both = row_table.concatenate([flat.take(np.array([2])), flat.take(np.array([0, 1]))])
     np.testing.assert_array_equal(both.seconds(values), whole[[2, 0, 1]])
 
 
