@@ -264,11 +264,23 @@ def canonical_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def as_dataset(engine: Engine, values: Mapping[str, Array]) -> xr.Dataset:
-    """Wrap a whole grid's arrays with coordinates, units and attributes."""
+def as_dataset(engine: Engine, values: Mapping[str, Array], more: Mapping[str, Any] | None = None) -> xr.Dataset:
+    """Wrap a whole grid's arrays with coordinates, units and attributes.
+
+    Parameters
+    ----------
+    engine
+        What was evaluated.
+    values
+        Array of every variable of the engine.
+    more
+        Other variables as tuples of dims, values and attributes; those of the name of their dim become coordinates.
+    """
     coords = engine.grid.coords
     variables = {name: (engine.dims_of(name), values[name], attributes(name)) for name in engine.names}
-    return xr.Dataset({**coords, **variables}, attrs=dataset_attributes(engine.grid)).set_coords(list(coords))
+    # One call: each variable that is added later costs as much as all at once.
+    ds = xr.Dataset({**coords, **variables, **(more or {})}, attrs=dataset_attributes(engine.grid))
+    return ds.set_coords(list(coords))
 
 
 def check_size(nbytes: float, max_bytes: Any, what: str) -> None:

@@ -17,7 +17,7 @@ from .arguments import Axes
 from .case import Case
 from .case_values import forward_pass_seconds
 from .dims import CAUSE, KERNEL
-from .evaluator import Engine, as_dataset, case_of, check_size, prepare
+from .evaluator import Array, Engine, as_dataset, case_of, check_size, prepare
 from .grid import Grid
 from .step_time import CAUSES
 from .validity import CODES, NONE, lowest
@@ -35,7 +35,7 @@ def breakdown_of(axes: Axes, max_bytes: float) -> xr.Dataset:
     kernels = _kernels(engine.grid)
     size = engine.grid.n_points * 8 * len(kernels) * len(COLUMNS)
     check_size(size, max_bytes, "the breakdown")
-    ds = as_dataset(engine, engine.compute())
+    values = engine.compute()
     dims = engine.grid.dims_of(EVERYTHING)
     shape = tuple(engine.grid.sizes[dim] for dim in dims)
     # One array for all columns: time, flops, then bytes by cause.
@@ -43,22 +43,29 @@ def breakdown_of(axes: Axes, max_bytes: float) -> xr.Dataset:
     for part, case in _cases(engine):
         with np.errstate(all="ignore"):
             code = lowest(list(case.conditions))
-            values = {**_times(case), **_work(case)}
+            parts = {**_times(case), **_work(case)}
         place: tuple[Any, ...] = (*(part[dim] for dim in dims), ...)
-        for (kernel, column), value in values.items():
+        for (kernel, column), value in parts.items():
             columns[(kernels.index(kernel), COLUMNS.index(column), *place)] = _placed(engine, dims, value)
         masked = _placed(engine, dims, (code != NONE) & (code != CODES["clipped"]))
         target = columns[(slice(None), slice(None), *place)]
         np.copyto(target, np.nan, where=masked)
-    ds = ds.assign_coords({KERNEL: list(kernels), CAUSE: list(ALL_CAUSES)})
+    overlapped = columns[:, 0].sum(axis=0) + values["time_overhead"] - values["step_time"]
+    return as_dataset(engine, values, _labelled(kernels, dims, columns, overlapped))
+
+
+def _labelled(kernels: tuple[str, ...], dims: tuple[str, ...], columns: Array, overlapped: Array) -> dict[str, Any]:
+    """Name the columns of a breakdown, with their dims, units and long names."""
     named = (KERNEL, *dims)
-    ds["time"] = (named, columns[:, 0], {"units": "s", "long_name": "time of a kernel on its own, all layers"})
-    ds["flops"] = (named, columns[:, 1], {"units": "FLOP", "long_name": "work of one GPU in one pass"})
     moved = {"units": "B", "long_name": "bytes one GPU moves in one pass"}
-    ds["bytes"] = ((KERNEL, CAUSE, *dims), columns[:, 2:], moved)
-    hidden = ds["time"].sum(KERNEL, skipna=False) + ds["time_overhead"] - ds["step_time"]
-    ds["time_overlapped"] = hidden.assign_attrs(units="s", long_name="time saved by overlap")
-    return ds
+    return {
+        KERNEL: (KERNEL, list(kernels)),
+        CAUSE: (CAUSE, list(ALL_CAUSES)),
+        "time": (named, columns[:, 0], {"units": "s", "long_name": "time of a kernel on its own, all layers"}),
+        "flops": (named, columns[:, 1], {"units": "FLOP", "long_name": "work of one GPU in one pass"}),
+        "bytes": ((KERNEL, CAUSE, *dims), columns[:, 2:], moved),
+        "time_overlapped": (dims, overlapped, {"units": "s", "long_name": "time saved by overlap"}),
+    }
 
 
 def _kernels(grid: Grid) -> tuple[str, ...]:
