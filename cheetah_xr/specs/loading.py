@@ -14,7 +14,6 @@ from ..errors import SpecError
 from .catalogue import check_length, spec_folder, spec_path
 from .efficiency import Efficiency
 from .gpu import Gpu
-from .huggingface import model_fields
 from .huggingface.hub import PREFIX, fetch_config, fetch_quantisation, is_hub_name
 from .huggingface.quantization import BESIDE
 from .model import AnyModel, Model, ParameterCountModel
@@ -123,6 +122,8 @@ def _record(kind: str, data: dict[str, Any], where: str, name: str) -> Any:
     if kind != "model":
         return to_record(RECORDS[kind], {"name": name, **data}, where)
     if "model_type" in data:
+        from .huggingface.readers import model_fields  # thirty modules, for those who have a config
+
         name = data.pop("name", None) or data.get("_name_or_path") or name
         return to_record(Model, {"name": name, **model_fields(data, where)}, where)
     if where.endswith(".json") and not {"groups", "n_parameters"} & set(data):

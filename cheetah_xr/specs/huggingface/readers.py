@@ -1,4 +1,4 @@
-"""Read a Hugging Face ``config.json`` of the families this version prices exactly; refuse everything else by name."""
+"""Read a Hugging Face ``config.json`` of the families this version prices exactly; reject everything else by name."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 import pytest
 
 import cheetah_xr as cx
-from cheetah_xr.specs.huggingface import READERS, SUPPORTED
+from cheetah_xr.specs.huggingface.readers import READERS, SUPPORTED
 from tests.helpers.config_edits import ALL, architecture, changed, without
 from tests.helpers.configs import CONFIGS, FULL, SLIDES
 from tests.helpers.configs_beyond import BEYOND, COUNTS, blocks
