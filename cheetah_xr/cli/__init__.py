@@ -14,6 +14,7 @@ from .._version import __version__
 from ..errors import SpecError
 from .calibration_commands import calibrate, validate
 from .console import errors, out
+from .quick_start import quick_start
 
 if TYPE_CHECKING:
     from ..specs import Options
@@ -182,17 +183,18 @@ def estimate(
 
     Example: `cheetah-xr estimate --model gemma-3-27b --gpu h100-sxm --seq-len 32768 --explain-memory`
     """
-    from ..engine.arguments import Axes
-    from ..specs import load_model
-    from .estimate import estimate as estimate_point
-    from .estimate import render, render_memory
+    with quick_start():
+        from ..engine.arguments import Axes
+        from ..specs import load_model
+        from .estimate import estimate as estimate_point
+        from .estimate import render, render_memory
 
-    loaded = load_model(model)
-    scheme = precision or loaded.default_precision
-    axes = Axes(loaded, gpu, scheme, efficiency, phase.value, batch, seq_len, tp, dp, ep, _options(option or []))
-    if explain_memory:
-        out.print(render_memory(axes), highlight=False)
-    out.print(render(*estimate_point(axes)), highlight=False)
+        loaded = load_model(model)
+        scheme = precision or loaded.default_precision
+        axes = Axes(loaded, gpu, scheme, efficiency, phase.value, batch, seq_len, tp, dp, ep, _options(option or []))
+        if explain_memory:
+            out.print(render_memory(axes), highlight=False)
+        out.print(render(*estimate_point(axes)), highlight=False)
 
 
 @app.command()

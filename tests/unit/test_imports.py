@@ -68,6 +68,20 @@ def test_evaluating_needs_no_store_and_no_scheduler():
     assert not packages_after(code) & {"distributed", "matplotlib", "zarr", "rich", "typer"}
 
 
+ESTIMATE = "estimate --model llama-3.1-70b --gpu h100-sxm --tp 8 --batch 32 --seq-len 2048 --explain-memory"
+
+
+def test_an_estimate_needs_no_lazy_arrays():
+    found = packages_after(command(ESTIMATE))
+    assert not found & {"dask", "distributed", "matplotlib", "pyarrow", "scipy", "zarr"}
+    back = f"{command(ESTIMATE)}\nimport dask.array, gc, sys\nprint(gc.isenabled(), sys.modules['dask'] is not None)"
+    assert run(back).splitlines()[-1] == "True True"
+
+
+def test_an_estimate_is_the_same_where_everything_is_imported():
+    assert run(command(ESTIMATE)) == run(f"import dask.array, pyarrow, xarray\n{command(ESTIMATE)}")
+
+
 def test_a_result_is_described_without_dask_arrays(tmp_path):
     store = str(tmp_path / "result.zarr")
     cx.run_sweep("qwen3-32b-h100", store, progress=False)
