@@ -34,25 +34,25 @@ class Cheetah:
         return derive(self._ds, names)
 
     def regimes(self) -> xr.DataArray:
-        """What bounds each point; see :func:`cheetah_xr.analysis.regimes`."""
+        """Return what bounds each point; see :func:`cheetah_xr.analysis.regimes`."""
         return regimes(self._ds)
 
     def max_batch(self, where: str | Sequence[str] | None = None) -> xr.DataArray:
-        """The largest batch; see :func:`cheetah_xr.analysis.max_batch`."""
+        """Return the largest batch; see :func:`cheetah_xr.analysis.max_batch`."""
         return max_batch(self._ds, where)
 
     def best(self, maximize: str, over: Sequence[str] | str, where: Any = None, **more: Any) -> xr.Dataset:
-        """The best point along some axes; see :func:`cheetah_xr.analysis.best`."""
+        """Find the best point along some axes; see :func:`cheetah_xr.analysis.best`."""
         return best(self._ds, maximize, over, where, **more)
 
     def pareto(self, x: str, y: str, over: Sequence[str] | str, **more: Any) -> xr.Dataset:
-        """The Pareto frontier of two metrics; see :func:`cheetah_xr.analysis.pareto`."""
+        """Return the Pareto frontier of two metrics; see :func:`cheetah_xr.analysis.pareto`."""
         return pareto(self._ds, x, y, over, **more)
 
     def pareto_mask(self, x: str, y: str, over: Sequence[str] | str, **more: Any) -> xr.DataArray:
-        """Points on the frontier; see :func:`cheetah_xr.analysis.pareto_mask`."""
+        """Mark the points on the frontier; see :func:`cheetah_xr.analysis.pareto_mask`."""
         return pareto_mask(self._ds, x, y, over, **more)
 
     def histogram(self, of: str, over: Sequence[str] | str) -> xr.DataArray:
-        """Points by flag; see :func:`cheetah_xr.analysis.histogram`."""
+        """Count the points of every flag; see :func:`cheetah_xr.analysis.histogram`."""
         return histogram(self._ds, of, over)

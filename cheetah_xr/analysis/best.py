@@ -1,4 +1,4 @@
-"""The best point along some axes, under conditions."""
+"""Find the best point along some axes, under conditions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import xarray as xr
 
 from ..engine.dims import LEADING, PHASE, TRAILING, canonical
 from ..errors import SpecError
-from .choice import Numbers
+from .choice import NamedArrays
 from .conditions import Condition, number, parse_all
 from .derive import COMPUTED_INPUTS, DERIVED, derive
-from .search import choose
+from .search import find_best
 
 
 def with_derived(ds: xr.Dataset, names: Sequence[str]) -> xr.Dataset:
-    """The dataset with those of `names` derived that it does not have.
+    """Return the dataset with those of `names` derived that it does not have.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def best(
     keep: Sequence[str] = (),
     minimize: bool = False,
 ) -> xr.Dataset:
-    """The best point along some axes.
+    """Find the best point along some axes.
 
     Parameters
     ----------
@@ -73,8 +73,8 @@ def best(
     --------
     >>> import cheetah_xr as cx
     >>> ds = cx.evaluate("llama-3.1-8b", "h100-sxm", batch=[1, 16, 64, 256], seq_len=2048)
-    >>> found = best(ds, "throughput", "batch", where="tps_per_user >= 100")
-    >>> int(found.best_batch)
+    >>> chosen = best(ds, "throughput", "batch", where="tps_per_user >= 100")
+    >>> int(chosen.best_batch)
     16
     """
     dims = [over] if isinstance(over, str) else list(over)
@@ -89,16 +89,16 @@ def best(
     for name in (maximize, *compared):
         number(corner, name)
     along = [str(name) for name, coord in ds.coords.items() if set(coord.dims) & set(dims)]
-    numbers = numbers_of(ds, [*names, *compared, *along])
-    choice = choose(numbers, maximize, dims, conditions, minimize=minimize)
+    inputs = named_arrays(ds, [*names, *compared, *along])
+    choice = find_best(inputs, maximize, dims, conditions, minimize=minimize)
     out = xr.Dataset(coords={name: coord for name, coord in ds.coords.items() if not set(coord.dims) & set(dims)})
     for label, name in [*((name, name) for name in names), *((f"best_{name}", name) for name in along)]:
         out[label] = (*choice.pick(name), corner[name].attrs)
     return out.assign_attrs(ds.attrs)
 
 
-def numbers_of(ds: xr.Dataset, names: Sequence[str]) -> Numbers:
-    """Variables of a dataset, and what metrics among `names` are made of, laid out from short axes to long."""
+def named_arrays(ds: xr.Dataset, names: Sequence[str]) -> NamedArrays:
+    """Return variables of a dataset and the inputs of metrics among `names`, laid out from short axes to long."""
     needed = dict.fromkeys([*names, PHASE] if PHASE in ds.coords else names)
     for name in names:
         if name not in ds.variables:
@@ -111,6 +111,6 @@ def numbers_of(ds: xr.Dataset, names: Sequence[str]) -> Numbers:
             arrays[name] = tuple(map(str, labelled.dims)), labelled.values
     sizes = {str(dim): n for dim, n in ds.sizes.items()}
     order = canonical(tuple(dim for dim in sizes if dim not in (*LEADING, *TRAILING)))
-    return Numbers(
+    return NamedArrays(
         tuple(dim for dim in order if dim in sizes), tuple(sorted(sizes, key=lambda dim: sizes[dim])), sizes, arrays
     )

@@ -1,4 +1,4 @@
-"""Conditions in text, ``name op number``: parsed, never evaluated as code."""
+"""Parse conditions in text, ``name op number``; they are never evaluated as code."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ class Condition:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What it reads."""
+        """Names of the variables it reads."""
         return (self.name, self.number) if isinstance(self.number, str) else (self.name,)
 
     def holds(self, ds: xr.Dataset) -> xr.DataArray:
-        """Where the condition holds; the variable must be in the dataset, and a number."""
+        """Return where the condition holds; the variable must be in the dataset, and a number."""
         values = number(ds, self.name)
         limit = ds[self.number] if isinstance(self.number, str) else self.number
         return OPERATORS[self.op](values, limit) & values.notnull()  # type: ignore[no-any-return]
 
 
 def number(ds: xr.Dataset, name: str) -> xr.DataArray:
-    """A variable that must be a number.
+    """Return a variable that must be a number.
 
     Raises
     ------
@@ -70,11 +70,11 @@ def parse(text: str) -> Condition:
     >>> parse("tps_per_user >= 50")
     Condition(name='tps_per_user', op='>=', number=50.0)
     """
-    found = _FORM.fullmatch(text) if isinstance(text, str) else None
+    match = _FORM.fullmatch(text) if isinstance(text, str) else None
     try:
-        if found is None:
+        if match is None:
             raise ValueError
-        return Condition(found[1], found[2], float(found[3]))
+        return Condition(match[1], match[2], float(match[3]))
     except ValueError:
         operators = " ".join(OPERATORS)
         raise SpecError(

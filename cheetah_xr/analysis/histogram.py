@@ -1,4 +1,4 @@
-"""Flags: in words, and how many points carry each."""
+"""Label flags, and count the points that carry each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..errors import SpecError
 
 
 def flag_labels(flags: xr.DataArray) -> xr.DataArray:
-    """A flag variable in words, "" where there is none (-1).
+    """Return the labels of a flag variable, "" where there is none (-1).
 
     Raises
     ------
@@ -27,8 +27,8 @@ def flag_labels(flags: xr.DataArray) -> xr.DataArray:
     """
     if "flag_values" not in flags.attrs:
         raise SpecError(f"flag_labels: {flags.name!r} is not a flag")
-    words = np.array([*str(flags.attrs["flag_meanings"]).split(), ""], dtype=object)
-    labels = xr.apply_ufunc(lambda codes: words[codes], flags, dask="parallelized", output_dtypes=[object])
+    meanings = np.array([*str(flags.attrs["flag_meanings"]).split(), ""], dtype=object)
+    labels = xr.apply_ufunc(lambda codes: meanings[codes], flags, dask="parallelized", output_dtypes=[object])
     return xr.DataArray(labels).assign_attrs(long_name=flags.attrs.get("long_name", ""))
 
 
@@ -75,5 +75,5 @@ def histogram(ds: xr.Dataset, of: str, over: Sequence[str] | str) -> xr.DataArra
     named = counts.assign_coords({f"{of}_label": labels}).rename(f"{of}_count")
     rest = [dim for dim in flags.dims if dim not in dims]
     described = {"units": "1", "long_name": f"points by {of}, along {', '.join(dims)}"}
-    found: xr.DataArray = named.transpose(*rest, f"{of}_label").assign_attrs(described)
-    return found
+    counted: xr.DataArray = named.transpose(*rest, f"{of}_label").assign_attrs(described)
+    return counted

@@ -1,4 +1,4 @@
-"""Credible intervals: a result for many draws of a posterior, reduced to its middle and its ends."""
+"""Credible intervals: quantiles of a result over the samples of a posterior."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHUNK = 2_097_152
 
 
 def summarize(ds: xr.Dataset, prob: float = 0.9, error: bool = True) -> xr.Dataset:
-    """Credible intervals of a result evaluated with a posterior.
+    """Reduce a result evaluated with a posterior to credible intervals.
 
     Parameters
     ----------
@@ -71,18 +71,18 @@ def summarize(ds: xr.Dataset, prob: float = 0.9, error: bool = True) -> xr.Datas
             f"summarize: the dataset has no coordinate {RESIDUAL_SCALE} with dof; error=False leaves errors out"
         )
     quantiles = np.array([(1 - prob) / 2, 0.5, (1 + prob) / 2])
-    found = ds.drop_vars([name for name in ds.coords if DRAW in ds[name].dims])
+    summary = ds.drop_vars([name for name in ds.coords if DRAW in ds[name].dims])
     # Labels are rounded: (1 - 0.9) / 2 is not the number 0.05 that a caller selects.
-    found = found.assign_coords({QUANTILE: (QUANTILE, np.round(quantiles, 12), {"units": "1"})})
+    summary = summary.assign_coords({QUANTILE: (QUANTILE, np.round(quantiles, 12), {"units": "1"})})
     for name, values in ds.data_vars.items():
         if DRAW not in values.dims:
             continue
         if "flag_values" in values.attrs:
-            found[name] = _of_most(values)
+            summary[name] = _of_most(values)
         else:
-            found[name] = _quantiles(values, ds, quantiles, _power(values) if error else 0)
-            found[name].attrs |= {"probability": float(prob), "measurement_error": str(bool(error))}
-    return found.drop_vars(DRAW, errors="ignore")
+            summary[name] = _quantiles(values, ds, quantiles, _power(values) if error else 0)
+            summary[name].attrs |= {"probability": float(prob), "measurement_error": str(bool(error))}
+    return summary.drop_vars(DRAW, errors="ignore")
 
 
 def _power(values: xr.DataArray) -> int:
@@ -97,13 +97,13 @@ def _power(values: xr.DataArray) -> int:
 
 
 def _quantiles(values: xr.DataArray, ds: xr.Dataset, quantiles: Array, power: int) -> xr.DataArray:
-    """Quantiles of a variable in place of its draws."""
+    """Return quantiles of a variable in place of its draws."""
     if values.dtype.kind not in "iuf":
         raise SpecError(f"summarize: {values.name} is {values.dtype}: expected numbers or a flag")
     scale, t = xr.zeros_like(ds[DRAW], dtype=float), np.zeros(1)
     if power:
         scale, t = power * ds[RESIDUAL_SCALE], multiples(N_MULTIPLES, ds[RESIDUAL_SCALE].attrs["dof"])
-    found: xr.DataArray = xr.apply_ufunc(
+    ends: xr.DataArray = xr.apply_ufunc(
         _spread_quantiles,
         values.compute(),
         scale.compute(),
@@ -113,26 +113,26 @@ def _quantiles(values: xr.DataArray, ds: xr.Dataset, quantiles: Array, power: in
         keep_attrs="override",
     )
     order = [QUANTILE if dim == DRAW else dim for dim in values.dims]
-    return found.astype(values.dtype if values.dtype.kind == "f" else np.float64).transpose(*order, ...)
+    return ends.astype(values.dtype if values.dtype.kind == "f" else np.float64).transpose(*order, ...)
 
 
 def _spread_quantiles(values: Array, scale: Array, t: Array, quantiles: Array) -> Array:
-    """Quantiles of values * exp(scale * t) over draws, the last axis, and all t."""
+    """Return quantiles of values * exp(scale * t) over draws, the last axis, and all t."""
     shape = np.broadcast_shapes(values.shape, scale.shape)
     rows = np.broadcast_to(values, shape).reshape(-1, shape[-1]).astype(np.float64)
     scales = np.broadcast_to(scale, shape).reshape(rows.shape)
-    found = np.empty((len(rows), len(quantiles)))
+    ends = np.empty((len(rows), len(quantiles)))
     step = max(1, CHUNK // (shape[-1] * len(t)))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
         many = rows[part, :, None] * np.exp(scales[part, :, None] * t)
         # The k-th of n equally probable numbers stands for the probability (k - 1/2)/n.
-        found[part] = np.quantile(many.reshape(len(many), -1), quantiles, axis=1, method="hazen").T
-    return found.reshape(*shape[:-1], len(quantiles))
+        ends[part] = np.quantile(many.reshape(len(many), -1), quantiles, axis=1, method="hazen").T
+    return ends.reshape(*shape[:-1], len(quantiles))
 
 
 def _of_most(values: xr.DataArray) -> xr.DataArray:
-    """The code most draws have."""
+    """Return the code most draws have."""
     values = values.compute()
     codes = np.unique(values)
     counts = xr.concat([(values == code).sum(DRAW) for code in codes], "code")
@@ -141,7 +141,7 @@ def _of_most(values: xr.DataArray) -> xr.DataArray:
 
 
 def multiples(n: int, dof: float) -> Array:
-    """Equally probable multiples of the errors' scale: the middles of `n` slices of the Student distribution."""
+    """Return equally probable multiples of the errors' scale: the middles of `n` slices of the Student distribution."""
     from scipy import stats
 
     return np.asarray(stats.t.ppf((np.arange(n) + 0.5) / n, dof))

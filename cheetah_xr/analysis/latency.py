@@ -1,4 +1,4 @@
-"""Latency of requests from the times of passes."""
+"""Latency of requests from the times of forward passes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Num = Any
 
 
 def mean_ttft(prefill_time: Num, batch: Num, schedule: Literal["together", "in_turn"]) -> Num:
-    """Mean time to first token of equal prompts that arrive at once on compute-bound prefill.
+    """Return the mean time to first token of equal prompts that arrive at once on compute-bound prefill.
 
     Parameters
     ----------
@@ -22,8 +22,8 @@ def mean_ttft(prefill_time: Num, batch: Num, schedule: Literal["together", "in_t
     batch
         Prompts.
     schedule
-        "together": one batched pass, B*t for everybody. "in_turn": one after another, (B + 1)/2*t on average
-        (seed 1, "Be cautious with average TTFT numbers").
+        "together": one batched forward pass, B*t for everybody. "in_turn": one after another, (B + 1)/2*t on average
+        ([CHEETAH], "Be cautious with average TTFT numbers").
 
     Returns
     -------
@@ -50,7 +50,7 @@ def mean_ttft(prefill_time: Num, batch: Num, schedule: Literal["together", "in_t
 
 
 def request_latency(ttft: Num, tpot: Num, output_tokens: int) -> Num:
-    """End-to-end latency of a request: ttft + tpot * (output_tokens - 1).
+    """Return the end-to-end latency of a request: ttft + tpot * (output_tokens - 1).
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def request_latency(ttft: Num, tpot: Num, output_tokens: int) -> Num:
         Seconds per output token: a number, or one for every token after the first as the context grows (last axis of
         length ``output_tokens - 1``), which is averaged.
     output_tokens
-        Tokens of the answer, the first included.
+        Output tokens, the first included.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def request_latency(ttft: Num, tpot: Num, output_tokens: int) -> Num:
 
 
 def ttft_distribution(prefill_time: float, batch: int, schedule: Literal["together", "in_turn"]) -> xr.DataArray:
-    """Time to first token of each of B equal prompts that arrive at once.
+    """Return the time to first token of each of B equal prompts that arrive at once.
 
     Parameters
     ----------

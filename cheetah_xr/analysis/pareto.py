@@ -21,7 +21,7 @@ SAMPLE = 10_000
 
 
 def non_dominated(x: NDArray[Any], y: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which points no other point equals or beats in both numbers; of equal points the first.
+    """Return which points no other point equals or beats in both numbers; of equal points the first.
 
     Parameters
     ----------
@@ -39,15 +39,15 @@ def non_dominated(x: NDArray[Any], y: NDArray[Any]) -> NDArray[np.bool_]:
     order = order[np.lexsort((-y[order], -x[order]))]
     sorted_y = y[order]
     before = np.concatenate(([-np.inf], np.maximum.accumulate(sorted_y)[:-1]))
-    found = np.zeros(x.shape, dtype=bool)
-    found[order[sorted_y > before]] = True
+    on_frontier = np.zeros(x.shape, dtype=bool)
+    on_frontier[order[sorted_y > before]] = True
     if order.size and sorted_y[0] == -np.inf:
-        found[order[0]] = True
-    return found
+        on_frontier[order[0]] = True
+    return on_frontier
 
 
 def _not_beaten(x: NDArray[Any], y: NDArray[Any]) -> NDArray[np.bool_]:
-    """Points that no point of a sample beats in `x` and at least equals in `y`: every frontier point is among them."""
+    """Return the points that no point of a sample beats in `x` and equals in `y`: a superset of the frontier."""
     every = -(-x.size // SAMPLE)
     x_few, y_few = x[::every], y[::every]
     front = non_dominated(x_few, y_few)
@@ -100,9 +100,9 @@ def pareto_mask(
     for row, (a, b) in enumerate(zip(*pair, strict=True)):
         mask[row] = non_dominated(a, b)
     coords = {name: c for name, c in ds.coords.items() if set(c.dims) <= set(order)}
-    found = xr.DataArray(mask.reshape([first.sizes[dim] for dim in order]), dims=order, coords=coords)
+    marked = xr.DataArray(mask.reshape([first.sizes[dim] for dim in order]), dims=order, coords=coords)
     described = {"long_name": f"on the Pareto frontier of {x} and {y}, over {', '.join(dims)}"}
-    return found.transpose(*first.dims).assign_attrs(described).rename("pareto")
+    return marked.transpose(*first.dims).assign_attrs(described).rename("pareto")
 
 
 def pareto(
@@ -114,7 +114,7 @@ def pareto(
     minimize: Sequence[str] | str = (),
     keep: Sequence[str] | str = (),
 ) -> xr.Dataset:
-    """The Pareto frontier of two metrics, point by point.
+    """Return the Pareto frontier of two metrics, point by point.
 
     Parameters
     ----------
@@ -127,7 +127,8 @@ def pareto(
     -------
     xarray.Dataset
         On dim ``point``, sorted by `x`: `x`, `y`, `keep`, and every label of the point as a coordinate (batch, tp,
-        precision, ...). With dims beside `over` the frontiers follow one another, those dims' labels beside them.
+        precision, ...). With dims that are not in `over` the frontiers follow one another, with those dims' labels as
+        coordinates.
 
     Raises
     ------
@@ -151,7 +152,7 @@ def pareto(
     kept = ds[list(dict.fromkeys([x, y, *_names(keep)]))]
     left = [str(dim) for dim in kept.dims if dim not in order]
     if left:
-        raise SpecError(f"pareto: keep has dims {', '.join(left)} beside those of {x} and {y}")
+        raise SpecError(f"pareto: keep has dims {', '.join(left)} that {x} and {y} do not have")
     chosen = kept.isel(at)
     groups = [places[:, order.index(dim)] for dim in order if dim not in dims]
     return chosen.isel({POINT: np.lexsort((chosen[x].values, *reversed(groups)))})
@@ -162,10 +163,10 @@ def _checked(
 ) -> tuple[xr.Dataset, list[str]]:
     dims = list(dict.fromkeys(_names(over)))
     ds = with_derived(ds, [x, y])
-    there = list(dict.fromkeys([*number(ds, x).dims, *number(ds, y).dims]))
-    absent = [dim for dim in dims if dim not in there]
+    present = list(dict.fromkeys([*number(ds, x).dims, *number(ds, y).dims]))
+    absent = [dim for dim in dims if dim not in present]
     if absent or not dims:
-        raise SpecError(f"pareto: over {', '.join(absent) or 'nothing'}; dims are {', '.join(map(str, there))}")
+        raise SpecError(f"pareto: over {', '.join(absent) or 'nothing'}; dims are {', '.join(map(str, present))}")
     strange = [name for name in _names(minimize) if name not in (x, y)]
     if strange:
         raise SpecError(f"pareto: minimize {', '.join(strange)}: expected {x} or {y}")

@@ -1,4 +1,4 @@
-"""Regimes: what bounds every point of a grid, and where the grid ends."""
+"""Classify the points of a grid by what bounds them, and find the largest batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DOES_NOT_FIT, CANNOT_RUN = "does_not_fit", "invalid"
 
 
 def regimes(ds: xr.Dataset) -> xr.DataArray:
-    """What bounds each point: a resource, or that it does not fit, or that its layout is not valid.
+    """Return what bounds each point: a resource, or that it does not fit, or that its layout is not valid.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def regimes(ds: xr.Dataset) -> xr.DataArray:
     xarray.DataArray
         ``regime``, an int8 flag on the dims of both: compute, weights, kv, activations, communication, overhead (the
         resource with the largest attributed part of ``step_time``, memory by its largest cause), does_not_fit, invalid.
-        :func:`flag_labels` puts it in words.
+        :func:`flag_labels` gives its labels.
 
     Raises
     ------
@@ -48,12 +48,12 @@ def regimes(ds: xr.Dataset) -> xr.DataArray:
         raise SpecError(f"regimes: the dataset has no {' and no '.join(missing)}")
     bottleneck, status = xr.broadcast(ds["bottleneck"], ds["status"])
     codes = dict(zip(str(ds["status"].attrs["flag_meanings"]).split(), ds["status"].attrs["flag_values"], strict=True))
-    words = str(ds["bottleneck"].attrs["flag_meanings"]).split()
-    order = np.array([BOUND_BY.index(word) for word in words], dtype=np.int8)
+    meanings = str(ds["bottleneck"].attrs["flag_meanings"]).split()
+    order = np.array([BOUND_BY.index(meaning) for meaning in meanings], dtype=np.int8)
     runs = (status == codes["ok"]) | (status == codes["clipped"])
-    beside = np.where(status == codes["infeasible_memory"], len(BOUND_BY), len(BOUND_BY) + 1)
-    found = bottleneck.copy(data=np.where(runs, order[bottleneck.values], beside).astype(np.int8))
-    return found.rename("regime").assign_attrs(
+    other = np.where(status == codes["infeasible_memory"], len(BOUND_BY), len(BOUND_BY) + 1)
+    regime = bottleneck.copy(data=np.where(runs, order[bottleneck.values], other).astype(np.int8))
+    return regime.rename("regime").assign_attrs(
         units="1",
         long_name="what bounds a point",
         flag_values=np.arange(len(BOUND_BY) + 2, dtype=np.int8),
@@ -62,7 +62,7 @@ def regimes(ds: xr.Dataset) -> xr.DataArray:
 
 
 def max_batch(ds: xr.Dataset, where: str | Sequence[str] | None = None) -> xr.DataArray:
-    """The largest batch: that fits in memory, or of the axis that also meets conditions.
+    """Return the largest batch that fits in memory, or that of the axis that also meets conditions.
 
     Parameters
     ----------
@@ -102,9 +102,9 @@ def max_batch(ds: xr.Dataset, where: str | Sequence[str] | None = None) -> xr.Da
     holds = ds["step_time"].notnull()
     for condition in conditions:
         holds = holds & condition.holds(ds)
-    found = ds[BATCH].where(holds).max(BATCH)
+    largest = ds[BATCH].where(holds).max(BATCH)
     described = {"units": "sequences", "long_name": f"largest batch where {' and '.join(map(str, _texts(where)))}"}
-    return found.rename("max_batch").assign_attrs(described)
+    return largest.rename("max_batch").assign_attrs(described)
 
 
 def _texts(where: str | Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from ..analysis.choice import Numbers
+from ..analysis.choice import NamedArrays
 from ..analysis.derive import COMPUTED_INPUTS
 from ..api import stored_for
 from ..engine.dims import BATCH, SEQ_LEN
@@ -93,7 +93,7 @@ class Recipe:
             else None
         )
         arrays["running"] = arrays[BATCH] if running is None else (running.dims, running.values)
-        numbers = Numbers(grid.dims, grid.order, {dim: len(r) for dim, r in whole.items()}, arrays)
+        numbers = NamedArrays(grid.dims, grid.order, {dim: len(r) for dim, r in whole.items()}, arrays)
         choice = reduction.choose(numbers)
         picked = {name: choice.pick(name) for name in (reduction.metric, *reduction.keep)}
         for name, (dims, _, _) in grid.coords.items():

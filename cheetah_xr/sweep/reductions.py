@@ -8,10 +8,10 @@ import xarray as xr
 from pydantic import Field, model_validator
 
 from ..analysis.best import best
-from ..analysis.choice import Choice, Numbers
+from ..analysis.choice import Choice, NamedArrays
 from ..analysis.conditions import Condition, parse_all
 from ..analysis.histogram import histogram
-from ..analysis.search import choose
+from ..analysis.search import find_best
 from ..specs import Frozen
 
 Dims = Annotated[list[str], Field(min_length=1, description="a list of axes")]
@@ -52,9 +52,9 @@ class Best(Frozen):
         """The best points of a result."""
         return best(ds, self.metric, self.over, self.conditions, keep=self.keep, minimize=self.maximize is None)
 
-    def choose(self, numbers: Numbers) -> Choice:
+    def choose(self, numbers: NamedArrays) -> Choice:
         """The same on the plain arrays of a block."""
-        return choose(numbers, self.metric, self.over, self.conditions, minimize=self.maximize is None)
+        return find_best(numbers, self.metric, self.over, self.conditions, minimize=self.maximize is None)
 
 
 class Histogram(Frozen):

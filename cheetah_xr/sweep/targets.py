@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from ..analysis.choice import Choice, Numbers
+from ..analysis.choice import Choice, NamedArrays
 from ..analysis.conditions import Condition
 from ..analysis.derive import DERIVED
 from ..engine.variables import VARIABLES
@@ -54,13 +54,13 @@ class BestByTarget(Best):
         """The best points of a result."""
         return super().of(ds.assign_coords(self._axes)).transpose(..., *self._axes)
 
-    def choose(self, numbers: Numbers) -> Choice:
+    def choose(self, numbers: NamedArrays) -> Choice:
         """The same on the plain arrays of a block."""
         wider = replace(
             numbers,
             names=(*numbers.names, *self._axes),
             order=(*self._axes, *numbers.order),
             sizes={**numbers.sizes, **{axis: values.size for axis, values in self._axes.items()}},
-            arrays={**numbers.arrays, **{axis: ((axis,), values) for axis, values in self._axes.items()}},
+            by_name={**numbers.by_name, **{axis: ((axis,), values) for axis, values in self._axes.items()}},
         )
         return super().choose(wider)

@@ -7,9 +7,9 @@ import pytest
 import xarray as xr
 
 from cheetah_xr.analysis import best, search
-from cheetah_xr.analysis.choice import Numbers
+from cheetah_xr.analysis.choice import NamedArrays
 from cheetah_xr.analysis.conditions import OPERATORS, Condition
-from cheetah_xr.analysis.limits import limits_of
+from cheetah_xr.analysis.thresholds import thresholds_of
 
 SIZES = {"a": 5, "b": 7, "c": 3, "d": 4}
 
@@ -76,7 +76,7 @@ def test_as_a_plain_search(seed, monkeypatch):
 @pytest.mark.parametrize("name", ["tps_per_user", "tpot", "step_time"])
 @pytest.mark.parametrize("op", [">=", ">", "<=", "<"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_limits_are_exact(name, op, dtype):
+def test_thresholds_are_exact(name, op, dtype):
     """The times next to a limit, and some far from it, fall on the side the division puts them on."""
     accepted, rng = 2.7, np.random.default_rng(0)
     targets = np.array([20.0, 1 / 3, 0.1, 1e-30, 1e30, 0.0, -1.0, np.inf, *rng.lognormal(size=50)])
@@ -91,20 +91,20 @@ def test_limits_are_exact(name, op, dtype):
         for _ in range(3):
             times = np.unique([times, np.nextafter(times, dtype(0)), np.nextafter(times, dtype(np.inf))])
         arrays = {"step_time": (("x",), times), "accepted": ((), accepted), "phase": ((), "decode")}
-        numbers = Numbers(("x",), ("x",), {"x": times.size}, arrays | {"least": (("least",), targets)})
-        limits = limits_of(numbers, Condition(name, op, "least"))
-        for limit, number in zip(limits.values, targets, strict=True):
-            np.testing.assert_array_equal(limits.compare(times, limit), OPERATORS[op](metric(times), number))
+        inputs = NamedArrays(("x",), ("x",), {"x": times.size}, arrays | {"least": (("least",), targets)})
+        thresholds = thresholds_of(inputs, Condition(name, op, "least"))
+        for threshold, number in zip(thresholds.values, targets, strict=True):
+            np.testing.assert_array_equal(thresholds.compare(times, threshold), OPERATORS[op](metric(times), number))
 
 
-def test_what_is_not_the_time_alone_has_no_limits():
+def test_what_is_not_the_time_alone_has_no_thresholds():
     arrays = {"step_time": (("x",), np.ones(2)), "accepted": (("x",), np.ones(2)), "phase": ((), "decode")}
-    numbers = Numbers(("x",), ("x",), {"x": 2}, arrays | {"batch": (("x",), np.ones(2))})
-    assert limits_of(numbers, Condition("tps_per_user", ">=", 1.0)) is None
-    assert limits_of(numbers, Condition("ttft", ">=", 1.0)) is None
-    assert limits_of(numbers, Condition("batch", ">=", 1.0)) is None
-    assert limits_of(numbers, Condition("step_time", "==", 1.0)) is None
-    assert limits_of(numbers, Condition("step_time", ">=", 1.0)) is not None
+    inputs = NamedArrays(("x",), ("x",), {"x": 2}, arrays | {"batch": (("x",), np.ones(2))})
+    assert thresholds_of(inputs, Condition("tps_per_user", ">=", 1.0)) is None
+    assert thresholds_of(inputs, Condition("ttft", ">=", 1.0)) is None
+    assert thresholds_of(inputs, Condition("batch", ">=", 1.0)) is None
+    assert thresholds_of(inputs, Condition("step_time", "==", 1.0)) is None
+    assert thresholds_of(inputs, Condition("step_time", ">=", 1.0)) is not None
 
 
 @pytest.mark.parametrize("lengths", [(1,), (7, 3000), (3000, 7), (2, 5, 40_000), (40_000, 2), (3, 1, 9, 11)])
