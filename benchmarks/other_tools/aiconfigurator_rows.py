@@ -79,7 +79,7 @@ def load(row):
 
 def ways(row, known):
     """Arguments to try in turn, with what is special about each: the row's cache first, then the package's choice."""
-    fraction = float(row["length_share"])
+    fraction = float(row["length_fraction"])
     arguments = load(row) | {
         "system_name": SYSTEMS[row["gpu"]],
         "backend_name": row["engine"],

@@ -10,7 +10,7 @@ H100 = {"Flops": 989, "Memory_size": 80, "Memory_BW": 3350, "ICN": 450, "real_va
 
 def decode(tp):
     def step(batch, length):
-        found = GenZ.decode_moddeling(
+        result = GenZ.decode_moddeling(
             model="meta-llama/Llama-3.1-70B",
             batch_size=batch,
             input_tokens=length,
@@ -22,7 +22,7 @@ def decode(tp):
             model_offload=True,
             parallelism_heirarchy=f"TP{{{tp}}}_EP{{1}}_PP{{1}}",
         )
-        return float(found["Latency"]) / 1e3
+        return float(result["Latency"]) / 1e3
 
     return step
 

@@ -221,7 +221,7 @@ def _either(where: Array, a: Any, b: Any) -> Array:
 
 def lengths(rows: pd.DataFrame) -> tuple[Array, Array]:
     """Mean prompt and answer tokens of every row."""
-    share = rows["length_share"].to_numpy(float)
+    share = rows["length_fraction"].to_numpy(float)
     return rows["isl"].to_numpy(float) * share, rows["osl"].to_numpy(float) * share
 
 
@@ -233,7 +233,7 @@ def _served(rows: pd.DataFrame, how: Serving) -> Served:
     most = sequences_that_fit(asked, len(rows)) if how.limited else np.full(len(rows), np.inf)
     running = _whole(serving.running(concurrency, most, 1))
     first = rows["engine"].isin(PROMPTS_FIRST).to_numpy() | (how.prompts != "engine")
-    waves = first & (rows["length_share"].to_numpy(float) == 1) & (how.prompts == "engine")
+    waves = first & (rows["length_fraction"].to_numpy(float) == 1) & (how.prompts == "engine")
     together = serving.prompts_admitted_at_once(isl, dp)
     per_step = _either(
         waves,

@@ -45,6 +45,6 @@ def low_latency_row(**rest):
     return raw(**(given | {"dispatch_avg_t_us": 40.0, "combine_avg_t_us": 70.0} | rest))
 
 
-def exchange_row(op_name):
+def all_to_all_row(op_name):
     given = {"num_tokens": 10, "hidden_size": 1000, "topk": 2, "num_experts": 64, "moe_ep_size": 4}
     return raw(gpu="gb200-nvl72", op_name=op_name, moe_dtype="nvfp4", kernel_source="NVLink", **given)

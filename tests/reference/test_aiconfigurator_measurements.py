@@ -129,8 +129,8 @@ def test_rows_that_beat_the_ideal_step(eligible):
     beaten, explained = [], 0
     for pool in ("", "decode"):
         for rows in status.groups(eligible, pool):
-            context = ((rows["isl"] + rows["osl"] / 2) * rows["length_share"]).round()
-            answer = (rows["osl"] * rows["length_share"] - 1) * rows["tpot_s"]
+            context = ((rows["isl"] + rows["osl"] / 2) * rows["length_fraction"]).round()
+            answer = (rows["osl"] * rows["length_fraction"] - 1) * rows["tpot_s"]
             workers = rows["decode_workers"] if pool else 1
             for share, actual in ((1.0, beaten), (answer / (answer + rows["ttft_s"]), None)):
                 batch = (rows["concurrency"] * share / workers).round().clip(lower=1)

@@ -1,4 +1,4 @@
-"""Public measurements as one labelled table, with every repair and exclusion a named rule, and the split for fits.
+"""Read public measurements as one labelled table, with every repair and exclusion a named rule, and the split for fits.
 
 >>> from cheetah_xr.calibration import measurements
 >>> table = measurements.published_table()
@@ -43,7 +43,7 @@ def _published() -> pd.DataFrame:
 
 
 def silicon_table() -> pd.DataFrame:
-    """Every row of the package's table, a row each, with the columns of :data:`COLUMNS`.
+    """Return the rows of the package's table with the columns of :data:`COLUMNS`.
 
     Raises
     ------
@@ -54,17 +54,17 @@ def silicon_table() -> pd.DataFrame:
 
 
 def published_table() -> pd.DataFrame:
-    """Every number of the project's own file, in the same columns."""
+    """Return the rows of the project's own file, in the same columns."""
     return _published().copy()
 
 
 def counts(table: pd.DataFrame) -> pd.DataFrame:
-    """By rule: its kind, the rows of a table that name it, how many of them are eligible, and its reason."""
+    """Count by rule the rows that name it and how many of them are eligible, with its kind and reason."""
     return count(table, RULES)
 
 
 def measurements() -> pd.DataFrame:
-    """Both tables, one below the other. Rows with a blank ``rule`` are eligible.
+    """Return both tables, one below the other. Rows with a blank ``rule`` are eligible.
 
     Raises
     ------

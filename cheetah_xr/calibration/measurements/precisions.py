@@ -1,4 +1,4 @@
-"""Precision and cache type of a measurement, by model, label, engine, accelerator and date."""
+"""Assign precision and KV-cache type of a measurement, by model, label, engine, accelerator and date."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ ASSIGNED = ("precision", "kv_bytes", "kv_source")
 
 @cache
 def precision_list() -> pd.DataFrame:
-    """Precisions by what they are chosen by, with a reason each; the first that fits counts."""
+    """Read the list of precisions with their conditions and reasons; the first that fits counts."""
     with files(__package__).joinpath("precisions.csv").open(encoding="utf-8") as file:
         return pd.read_csv(file, dtype={"since": str}).fillna(dict.fromkeys((*MATCHED, "since"), ""))
 
 
 def assign_precisions(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with a catalogue precision, the bytes of its cache and how they are known; missing where none fits."""
-    found = table.assign(precision=pd.Series(pd.NA, table.index, dtype="string"), kv_bytes=float("nan"), kv_source="")
+    """Return the table with a catalogue precision and the bytes and source of its KV cache, missing where none fits."""
+    assigned = table.assign(
+        precision=pd.Series(pd.NA, table.index, dtype="string"), kv_bytes=float("nan"), kv_source=""
+    )
     date = table["date"].astype("string").fillna("")
-    open_rows = pd.Series(True, table.index)
+    unassigned = pd.Series(True, table.index)
     for choice in precision_list().to_dict("records"):
-        fits = open_rows & (table["label"] == choice["label"]) & (date >= choice["since"])
+        fits = unassigned & (table["label"] == choice["label"]) & (date >= choice["since"])
         for name in MATCHED:
             if choice[name]:
                 fits &= table[name] == choice[name]
         for name in ASSIGNED:
-            found.loc[fits, name] = choice[name]
-        open_rows &= ~fits
-    return found
+            assigned.loc[fits, name] = choice[name]
+        unassigned &= ~fits
+    return assigned

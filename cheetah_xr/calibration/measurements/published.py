@@ -1,4 +1,4 @@
-"""Single numbers that were published with their setup: large-scale posts, static batches, first-token latencies."""
+"""Read single published numbers with their setup: large-scale posts, static batches, first-token latencies."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ TEXTS = ("engine_version", "date", "assumed", "note")
 
 
 def read() -> pd.DataFrame:
-    """The file: one row per number with its setup and the address of its source; ``note`` is what to know about it."""
+    """Read the file: one row per number with its setup, the address of its source and a note."""
     with files(__package__).joinpath("published.csv").open(encoding="utf-8") as file:
         rows = pd.read_csv(file, dtype=dict.fromkeys(TEXTS, str) | dict.fromkeys(FLOATS, float))
     return rows.fillna(dict.fromkeys(TEXTS, ""))
 
 
 def harmonise(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with the columns rules look at; every row is a measurement of its own."""
+    """Add the columns that rules read; every row is a separate measurement."""
     blank = {f"{pool}_{name}": float("nan") for pool in ("prefill", "decode") for name in ("tp", "dp", "ep", "workers")}
     text = {"repairs": "", "reported": "", "rule": "", "ttft_rule": "", "label": "", "collection": "published"}
     return rows.assign(
         **blank,
         **text,
         drafts="none",
-        length_share=1.0,
+        length_fraction=1.0,
         batch=float("nan"),
         measurement=rows["id"],
         contradicting=False,

@@ -1,4 +1,4 @@
-"""A named rule over a table of measurements, what applying rules does, and how many rows each concerns."""
+"""Define named rules over a table of measurements, apply them and count their rows."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Rule:
         What stands in the table.
     kind
         "repair" changes rows, "exclusion" takes rows out of every fit and error, "ttft" keeps their time to first
-        token out of fits, "report" only has them reported apart.
+        token out of fits, "report" only has them reported separately.
     reason
-        Why, in words, from the fields themselves or from public recipes; never how well a row fits.
+        Why, from the fields themselves or from public recipes; never how well a row fits.
     where
         Which rows of a table it concerns.
     change
@@ -48,21 +48,21 @@ def apply(table: pd.DataFrame, rules: Sequence[Rule]) -> pd.DataFrame:
     A row names every repair and remark that concerns it, and the first exclusion; repairs see the rows as the rules
     before have left them.
     """
-    found = table.copy()
+    rows = table.copy()
     for rule in rules:
-        where, column = rule.where(found), COLUMN[rule.kind]
+        where, column = rule.where(rows), COLUMN[rule.kind]
         if rule.change is not None and where.any():
-            changed = rule.change(found[where])
-            found.loc[where, changed.columns] = changed
+            changed = rule.change(rows[where])
+            rows.loc[where, changed.columns] = changed
         if rule.kind in ("exclusion", "ttft"):
-            found.loc[where & (found[column] == ""), column] = rule.name
+            rows.loc[where & (rows[column] == ""), column] = rule.name
         else:
-            found.loc[where, column] = (found.loc[where, column] + "," + rule.name).str.removeprefix(",")
-    return found
+            rows.loc[where, column] = (rows.loc[where, column] + "," + rule.name).str.removeprefix(",")
+    return rows
 
 
 def count(table: pd.DataFrame, rules: Sequence[Rule]) -> pd.DataFrame:
-    """By rule: its kind, the rows that name it, how many of them are eligible in the end, and its reason."""
+    """Count by rule the rows that name it and how many of them are eligible, with its kind and reason."""
     rows = []
     for rule in rules:
         named = table[COLUMN[rule.kind]].str.split(",").map(frozenset([rule.name]).issubset)

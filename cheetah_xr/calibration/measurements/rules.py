@@ -1,4 +1,4 @@
-"""The rules: what is repaired, excluded or set apart in measured rows, and why."""
+"""List the rules by which measured rows are repaired, excluded or reported separately, with reasons."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ EXCLUSIONS = (
     Rule(
         "no_length",
         "exclusion",
-        "The prompt or the answer is not stated.",
+        "The input or the output length is not stated.",
         lambda t: t[["isl", "osl"]].isna().any(axis=1),
     ),
     Rule(
@@ -84,13 +84,14 @@ EXCLUSIONS = (
     Rule(
         "no_workers",
         "exclusion",
-        "The workers of the pools are not stated, and so neither are their batches.",
+        "The prefill and decode workers are not stated, and so neither are their batches.",
         conditions.no_workers,
     ),
     Rule(
         "pools_as_tp",
         "exclusion",
-        "An aggregated row with more tensor-parallel GPUs than a node: the label counts the GPUs of all pools.",
+        "An aggregated row with more tensor-parallel GPUs than a node: the label counts the GPUs of the prefill and "
+        "decode pools.",
         layouts.pools_as_tp,
     ),
     Rule(
@@ -102,7 +103,7 @@ EXCLUSIONS = (
     Rule(
         "contradicting_degrees",
         "exclusion",
-        "Attention and experts are said to use different numbers of GPUs, or there are pipeline stages.",
+        "Attention and experts are labelled with different numbers of GPUs, or there are pipeline stages.",
         lambda t: t["contradicting"],
     ),
     Rule(
@@ -115,7 +116,7 @@ EXCLUSIONS = (
     Rule(
         "draft_tokens",
         "exclusion",
-        "A class of its own, reported apart: several tokens per step may have been drafted.",
+        "Reported separately: several tokens per step may have been drafted.",
         lambda t: t["drafts"] == "possible",
     ),
     Rule(
@@ -131,7 +132,7 @@ REMARKS = (
     Rule(
         "ttft_queueing",
         "ttft",
-        "More requests under way than attention ranks that prefill: the mean time to first token contains waiting.",
+        "More concurrent requests than attention ranks that prefill: the mean time to first token contains waiting.",
         conditions.waiting,
     ),
     Rule(
@@ -153,26 +154,26 @@ REMARKS = (
         conditions.repeats_differ,
     ),
 )
-"""What does not decide whether a row counts."""
+"""Remarks, which do not decide whether a row is eligible."""
 
 RULES = (*REPAIRS, *EXCLUSIONS, *REMARKS)
 
 
 def of_silicon(rows: pd.DataFrame) -> pd.DataFrame:
-    """Tidy rows of the package's table: repairs, precisions, degrees in our meaning, and every other rule."""
-    found = apply(rows.assign(labelled_dp=rows["dp"], elapsed_s=float("nan")), REPAIRS)
-    experts = conditions.has_experts(found)
-    contradicting = layouts.contradicting_experts(found, experts)
-    found = layouts.degrees_of_ours(assign_precisions(found), experts)
-    return _judged(found.assign(contradicting=contradicting, drafts=conditions.drafts(found)))
+    """Tidy the rows of the package's table: repairs, precisions, degrees as in this package, and every other rule."""
+    repaired = apply(rows.assign(labelled_dp=rows["dp"], elapsed_s=float("nan")), REPAIRS)
+    experts = conditions.has_experts(repaired)
+    contradicting = layouts.contradicting_experts(repaired, experts)
+    repaired = layouts.degrees_of_ours(assign_precisions(repaired), experts)
+    return _with_rules(repaired.assign(contradicting=contradicting, drafts=conditions.drafts(repaired)))
 
 
 def of_published(rows: pd.DataFrame) -> pd.DataFrame:
-    """Tidy rows of the project's own file: precisions and degrees are stated there, all rules but repairs apply."""
-    return _judged(rows.assign(labelled_dp=rows["dp"]))
+    """Tidy the rows of the project's own file: precisions and degrees are stated there, all rules but repairs apply."""
+    return _with_rules(rows.assign(labelled_dp=rows["dp"]))
 
 
-def _judged(table: pd.DataFrame) -> pd.DataFrame:
-    found = table.astype({name: "Int64" for name in WHOLE if name in table})
-    found = found.assign(n_gpus=total_gpus(found), layout=layout_label(found))
-    return tidy(apply(found.assign(status=layout_status(found)), [*EXCLUSIONS, *REMARKS]))
+def _with_rules(table: pd.DataFrame) -> pd.DataFrame:
+    tidied = table.astype({name: "Int64" for name in WHOLE if name in table})
+    tidied = tidied.assign(n_gpus=total_gpus(tidied), layout=layout_label(tidied))
+    return tidy(apply(tidied.assign(status=layout_status(tidied)), [*EXCLUSIONS, *REMARKS]))

@@ -1,8 +1,8 @@
-"""Rows of the public table of measurements that the package aiconfigurator-core carries, in our names and units.
+"""Read the public table of measurements in the package aiconfigurator-core, in this package's names and units.
 
-Nothing is copied: the file is read where the package is installed. What its columns mean was found out by comparing
-the exports it is made of with each other and with the public recipes of the benchmark behind most rows:
-docs/evidence/measurements.md says how.
+Nothing is copied: the file is read where the package is installed. The meaning of its columns was determined by
+comparing the exports it is made of with each other and with the public recipes of the benchmark behind most rows:
+docs/evidence/measurements.md describes it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ COLLECTIONS = (
 
 
 def read() -> pd.DataFrame:
-    """The file as it is, text columns as text and blanks as missing.
+    """Read the file as it is, text columns as text and blanks as missing.
 
     Raises
     ------
@@ -78,13 +78,13 @@ def read() -> pd.DataFrame:
 
 
 def harmonise(rows: pd.DataFrame) -> pd.DataFrame:
-    """The file's rows with our names and units, its labels still as they are.
+    """Return the file's rows with this package's names and units, labels unchanged.
 
     Degrees and labels that rules may repair keep the file's meaning: ``moe_tp`` and ``moe_ep`` are the tensor- and
     expert-parallel degrees of experts (tp*dp = moe_tp*moe_ep), ``batch`` is requests per attention rank.
     """
     note = rows["silicon_data_source"]
-    found = pd.DataFrame(
+    harmonised = pd.DataFrame(
         {
             "id": rows["id"],
             "source": SOURCE,
@@ -109,39 +109,43 @@ def harmonise(rows: pd.DataFrame) -> pd.DataFrame:
             "tpot_s": rows["silicon_tpot_ms"] / 1e3,
         }
     )
-    found = pd.concat([found, _degrees(rows)], axis=1)
-    found["length_share"] = found["collection"].isin([*INFERENCEX, "rounded-copies"]).map({True: 0.9, False: 1.0})
-    return found.assign(drafts="none", repairs="", reported="", rule="", ttft_rule="", measurement=_same(found))
+    harmonised = pd.concat([harmonised, _degrees(rows)], axis=1)
+    harmonised["length_fraction"] = (
+        harmonised["collection"].isin([*INFERENCEX, "rounded-copies"]).map({True: 0.9, False: 1.0})
+    )
+    return harmonised.assign(
+        drafts="none", repairs="", reported="", rule="", ttft_rule="", measurement=_same(harmonised)
+    )
 
 
 def _degrees(rows: pd.DataFrame) -> pd.DataFrame:
-    """Degrees of the instance and of one worker of each pool."""
-    found: dict[str, Any] = {}
+    """Return the degrees of the instance and of one prefill and one decode worker."""
+    columns: dict[str, Any] = {}
     for ours, theirs in (("", ""), *((f"{pool}_", f"{pool}_") for pool in POOLS)):
-        found[f"{ours}tp"] = rows[f"{theirs}tp_size"]
-        found[f"{ours}dp"] = rows[f"{theirs}attention_dp_size"]
-        found[f"{ours}moe_tp"] = rows[f"{theirs}moe_tp_size"]
-        found[f"{ours}moe_ep"] = rows[f"{theirs}moe_ep_size"]
-        found[f"{ours}pp"] = rows[f"{theirs}pp_size"]
+        columns[f"{ours}tp"] = rows[f"{theirs}tp_size"]
+        columns[f"{ours}dp"] = rows[f"{theirs}attention_dp_size"]
+        columns[f"{ours}moe_tp"] = rows[f"{theirs}moe_tp_size"]
+        columns[f"{ours}moe_ep"] = rows[f"{theirs}moe_ep_size"]
+        columns[f"{ours}pp"] = rows[f"{theirs}pp_size"]
         if ours:
-            found[f"{ours}workers"] = rows[f"{theirs}num_workers"]
-    return pd.DataFrame(found)
+            columns[f"{ours}workers"] = rows[f"{theirs}num_workers"]
+    return pd.DataFrame(columns)
 
 
 def _noted(note: pd.Series[str], key: str) -> pd.Series[str]:
-    """The value of ``key=value`` in the notes, missing where there is none."""
+    """Extract the value of ``key=value`` in the notes, missing where there is none."""
     return note.str.extract(rf"(?:^|; ){key}=([^;]*)")[0]
 
 
 def _collection(note: pd.Series[str]) -> pd.Series[str]:
-    found = pd.Series("", index=note.index)
+    names = pd.Series("", index=note.index)
     for text, name in reversed(COLLECTIONS):
-        found = found.mask(note.str.contains(text, regex=False), name)
-    return found
+        names = names.mask(note.str.contains(text, regex=False), name)
+    return names
 
 
 def _same(table: pd.DataFrame) -> pd.Series[str]:
-    """One label for all copies of a measurement: its setup and its times to a hundredth of a millisecond."""
+    """Return one label for all copies of a measurement: its setup and its times to a hundredth of a millisecond."""
     parts = [table[name].astype("string").fillna("?") for name in ("gpu", "engine", "isl", "osl", "concurrency")]
     times = [(table[name] * 1e3).round(2).map("{:.2f}".format) for name in ("ttft_s", "tpot_s")]
     label = parts[0]

@@ -1,4 +1,4 @@
-"""Which rows may be fitted and which are held out: by rule, whole configurations at a time, fixed before any fit."""
+"""Split rows into fit and held out: by rule, whole configurations at a time, fixed before any fit."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pandas as pd
 SALT = "cheetah_xr measurements 1"
 """Fixed before the first fit; changing it would choose the held-out rows anew."""
 
-FIT_SHARE = 0.3
+FIT_FRACTION = 0.3
 
 PARTS = ("model", "gpu", "engine", "precision", "layout", "mode")
 
 
 def configurations(table: pd.DataFrame) -> pd.Series[str]:
-    """Configuration of every row: model, accelerator, engine, precision of the weights, layout and mode.
+    """Return the configuration of every row: model, accelerator, engine, precision of the weights, layout and mode.
 
     Concurrencies, lengths, dates, versions and the types of the cache ("-kv8") and of the experts' inputs ("-in8") are
     not part of it: rows that differ in nothing else stay together, so that no curve, and no repeat of it, is on both
@@ -30,7 +30,7 @@ def configurations(table: pd.DataFrame) -> pd.Series[str]:
 
 
 def side(configuration: str) -> str:
-    """The side of a configuration, "fit" or "held out".
+    """Return the side of a configuration, "fit" or "held out".
 
     Examples
     --------
@@ -38,10 +38,10 @@ def side(configuration: str) -> str:
     'held out'
     """
     digest = hashlib.sha256(f"{SALT}|{configuration}".encode()).digest()
-    return "fit" if int.from_bytes(digest[:8], "big") < FIT_SHARE * 2**64 else "held out"
+    return "fit" if int.from_bytes(digest[:8], "big") < FIT_FRACTION * 2**64 else "held out"
 
 
 def sides(table: pd.DataFrame) -> pd.Series[str]:
-    """Side of every row: "fit", "held out", or "prediction" for rows that are never fitted."""
-    found = configurations(table)
-    return found.map({name: side(name) for name in found.unique()}).where(~table["prediction"], "prediction")
+    """Return the side of every row: "fit", "held out", or "prediction" for rows that are never fitted."""
+    labels = configurations(table)
+    return labels.map({name: side(name) for name in labels.unique()}).where(~table["prediction"], "prediction")

@@ -1,4 +1,4 @@
-"""What the engine says of the layouts of measured rows: one evaluation per model, accelerator and precision."""
+"""Evaluate the layouts of measured rows, once per model, accelerator and precision."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ FIELDS = ("precision", "kv_bytes", "isl", "osl", "concurrency")
 
 
 def degrees_of(pool: str = "") -> dict[str, str]:
-    """Column of tp, dp and ep: those of the instance, or of one worker of a pool."""
+    """Return the columns of tp, dp and ep of an instance, or of one prefill or decode worker."""
     return {name: f"{pool}_{name}" if pool else name for name in DEGREES}
 
 
 def groups(table: pd.DataFrame, pool: str = "") -> Iterator[pd.DataFrame]:
-    """Rows the engine can evaluate, of one model, accelerator and precision at a time.
+    """Yield the rows the engine can evaluate, of one model, accelerator and precision at a time.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def evaluate_rows(
     outputs: Sequence[str],
     efficiency: str = "ideal",
 ) -> xr.Dataset:
-    """Evaluate the rows of a group point by point along the dim ``row``, memory not asked about.
+    """Evaluate the rows of a group point by point along the dim ``row``, without the memory check.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def evaluate_rows(
 def arguments_of(
     rows: pd.DataFrame, phase: str, degrees: Mapping[str, str], batch: Any, seq_len: Any
 ) -> dict[str, Any]:
-    """What :func:`cheetah_xr.evaluate` takes for one pass of every row of a group; see :func:`evaluate_rows`."""
+    """Return the arguments of one forward pass of every row; see :func:`evaluate_rows`."""
 
     def along(values: Any, kind: str = "int64") -> xr.DataArray:
         return xr.DataArray(np.asarray(values).astype(kind), dims="row")
@@ -96,14 +96,14 @@ def arguments_of(
 
 
 def layout_status(table: pd.DataFrame) -> pd.Series[str]:
-    """Status of every row, that of its first pool that is not ok; blank where a field the engine needs is missing."""
-    found = pd.Series("", table.index)
+    """Return the status of every row, that of its first pool that is not ok; blank where a field is missing."""
+    status = pd.Series("", table.index)
     for pool in ("", *POOLS):
         for rows in groups(table, pool):
             phase = "prefill" if pool == "prefill" or rows["mode"].eq("prefill").all() else "decode"
             length = rows["isl"] + rows["osl"]
             ds = evaluate_rows(rows, phase, degrees_of(pool), rows["concurrency"], length, ["status"])
             new = pd.Series([NAMES[int(code)] for code in ds["status"].to_numpy()], rows.index)
-            old = found.loc[rows.index]
-            found.loc[rows.index] = new.where(old.isin(["", "ok"]), old)
-    return found
+            old = status.loc[rows.index]
+            status.loc[rows.index] = new.where(old.isin(["", "ok"]), old)
+    return status

@@ -1,4 +1,4 @@
-"""A user's own measurements as rows that can be fitted."""
+"""Read a user's own measurements as rows that can be fitted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULTS: dict[str, Any] = {
     "engine": "vllm",
     "dp": 1,
     "ep": 1,
-    "length_share": 1.0,
+    "length_fraction": 1.0,
     "redundant_experts": 0,
     "kv_bytes": np.nan,
 }
@@ -33,10 +33,10 @@ def read_measurements(path: str | Path) -> pd.DataFrame:
     path
         One row per measurement: model, gpu and precision by catalogue name or path; mode ("aggregated": ``tpot_s``,
         mean seconds per output token after the first; "disaggregated": the same with ``prefill_tp`` ...
-        ``decode_workers``; "prefill": ``ttft_s``, seconds of one prefill of ``concurrency`` prompts; "static":
-        ``elapsed_s``, seconds of one batch from start to end); tp, isl and osl (nominal tokens), concurrency (requests
-        under way). Optional: engine ("vllm": prompts mixed with decoding; "sglang": prompts first), dp, ep,
-        length_share (mean length over the nominal one), kv_bytes, redundant_experts, id.
+        ``decode_workers``; "prefill": ``ttft_s``, seconds of one prefill batch of ``concurrency`` requests; "static":
+        ``elapsed_s``, seconds of one batch from start to end); tp, isl and osl (nominal tokens), concurrency
+        (concurrent requests). Optional: engine ("vllm": mixed batches; "sglang": prefill first), dp, ep,
+        length_fraction (mean length over the nominal one), kv_bytes, redundant_experts, id.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def read_measurements(path: str | Path) -> pd.DataFrame:
 
 
 def _joined(rows: pd.DataFrame, names: tuple[str, ...]) -> pd.Series[str]:
-    """One label of several columns."""
+    """Join several columns into one label."""
     label = rows[names[0]].astype(str)
     for name in names[1:]:
         label = label + "|" + rows[name].astype(str)
@@ -78,7 +78,7 @@ def _joined(rows: pd.DataFrame, names: tuple[str, ...]) -> pd.Series[str]:
 
 
 def _check(row: dict[Any, Any], where: str) -> None:
-    """One row: names that can be loaded, whole positive counts, and the time its mode is judged by."""
+    """Check one row: names, whole positive counts, and the time of its mode."""
     if row["mode"] not in TIMES:
         raise SpecError(f"{where}: mode {row['mode']!r}; allowed are {', '.join(TIMES)}")
     for name, load in (("model", load_model), ("gpu", load_gpu), ("precision", load_precision)):
@@ -95,9 +95,9 @@ def _check(row: dict[Any, Any], where: str) -> None:
     time = row.get(TIMES[row["mode"]], np.nan)
     if not isinstance(time, (int, float)) or not 0 < time < np.inf:
         raise SpecError(f"{where}: {TIMES[row['mode']]} {time!r}: expected seconds above 0")
-    share = row["length_share"]
-    if not isinstance(share, (int, float)) or not 0 < share <= 1:
-        raise SpecError(f"{where}: length_share {share!r}: expected a number above 0, at most 1")
+    fraction = row["length_fraction"]
+    if not isinstance(fraction, (int, float)) or not 0 < fraction <= 1:
+        raise SpecError(f"{where}: length_fraction {fraction!r}: expected a number above 0, at most 1")
     kv_bytes = row["kv_bytes"]
     if not isinstance(kv_bytes, (int, float)) or kv_bytes <= 0 or np.isinf(kv_bytes):
         raise SpecError(f"{where}: kv_bytes {kv_bytes!r}: expected a number above 0, or nothing for the precision's")

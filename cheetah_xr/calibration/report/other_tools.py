@@ -25,7 +25,7 @@ INPUTS = (
     "kv_bytes",
     "isl",
     "osl",
-    "length_share",
+    "length_fraction",
     "concurrency",
     *(f"{pool}{name}" for pool in ("", "prefill_", "decode_") for name in ("tp", "dp", "moe_tp", "ep")),
     *(f"{pool}_workers" for pool in POOLS),

@@ -284,7 +284,7 @@ def test_fits_and_served_predictions_are_the_same_model(
     """Up to the LM head of the prompts in a mixed pass, and the rounding of lengths."""
     path = tmp_path / "one.csv"
     path.write_text(
-        "model,gpu,precision,mode,tp,isl,osl,concurrency,tpot_s,engine,length_share\n"
+        "model,gpu,precision,mode,tp,isl,osl,concurrency,tpot_s,engine,length_fraction\n"
         f"llama-3.1-70b,h100-sxm,fp8-kv8,aggregated,4,2000,500,48,0.1,{engine},{share}\n"
     )
     problem = make_problem(read_measurements(path))

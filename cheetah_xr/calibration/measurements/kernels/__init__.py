@@ -1,4 +1,4 @@
-"""Kernel timings as one tidy table, and what share of the peaks they reach.
+"""Read kernel timings as one tidy table and fit the fraction of the peaks they reach.
 
 >>> from cheetah_xr.calibration.measurements import kernels
 >>> kernels.KERNELS[:3]

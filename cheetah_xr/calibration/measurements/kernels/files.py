@@ -1,4 +1,4 @@
-"""Where the package aiconfigurator-core keeps its kernel timings, and which of their versions are read."""
+"""Find the kernel timings in the package aiconfigurator-core and choose their versions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ....specs import SpecError
 from ..silicon import EXTRA, GPUS, PACKAGE
 
 SUPPLEMENT = 0.1
-"""A newer table with fewer than this share of an older one's rows only adds shapes to it, and is passed over."""
+"""A newer table with fewer than this fraction of an older one's rows only adds shapes to it, and is passed over."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class KernelFile:
     path: Traversable
 
     def read(self) -> pd.DataFrame:
-        """The table as it is."""
+        """Read the table as it is."""
         with self.path.open("rb") as file:
             return pd.read_parquet(file)
 
     def rows(self) -> int:
-        """Number of its rows, from the file's footer."""
+        """Return the number of its rows, from the file's footer."""
         parquet: Any = importlib.import_module("pyarrow.parquet")
         with self.path.open("rb") as file:
             return int(parquet.ParquetFile(file).metadata.num_rows)
@@ -53,7 +53,7 @@ def _data() -> Traversable:
 
 
 def find(table: str) -> list[KernelFile]:
-    """Every version of a table, by accelerator and engine; the folders are accelerator/family/engine/version.
+    """Find every version of a table, by accelerator and engine; the folders are accelerator/family/engine/version.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def find(table: str) -> list[KernelFile]:
 
 
 def newest(files: list[KernelFile]) -> Iterator[KernelFile]:
-    """Of every accelerator and engine the newest table that is not a supplement to an older one."""
+    """Yield for every accelerator and engine the newest table that is not a supplement to an older one."""
     for key in sorted({(file.gpu, file.engine) for file in files}):
         versions = [(file, file.rows()) for file in files if (file.gpu, file.engine) == key]
         most = max(rows for _, rows in versions)

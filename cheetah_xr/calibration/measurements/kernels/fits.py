@@ -1,4 +1,4 @@
-"""Robust fits of the forms of a kernel's time, and their errors on rows that were not fitted."""
+"""Fit the forms of a kernel's time robustly and test them on rows that were not fitted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOSS_SCALE = 0.1
 
 
 def fit(rows: pd.DataFrame, form: Form) -> dict[str, float]:
-    """Parameters that fit the logarithm of the measured times, with a loss that outliers do not pull.
+    """Fit parameters to the logarithm of the measured times, with a loss that outliers do not pull.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def fit(rows: pd.DataFrame, form: Form) -> dict[str, float]:
     Returns
     -------
     dict[str, float]
-        By parameter; seconds, bytes and FLOPs, shares of a peak.
+        By parameter; seconds, bytes and FLOPs, fractions of a peak.
     """
     w, measured = work(rows), np.log(rows["time_s"].to_numpy("float64"))
     fixed = {} if (w.second > 0).any() else UNUSED
@@ -58,17 +58,17 @@ def fit(rows: pd.DataFrame, form: Form) -> dict[str, float]:
     def residuals(x: Num) -> Num:
         return np.log(form.time(parameters(x), w)) - measured
 
-    found = least_squares(residuals, start, bounds=(low, high), loss="soft_l1", f_scale=LOSS_SCALE)
-    return {name: parameters(found.x)[name] for name in form.parameters}
+    solution = least_squares(residuals, start, bounds=(low, high), loss="soft_l1", f_scale=LOSS_SCALE)
+    return {name: parameters(solution.x)[name] for name in form.parameters}
 
 
 def errors(rows: pd.DataFrame, form: Form, parameters: Parameters) -> Num:
-    """ln(predicted / measured) of every row."""
+    """Return ln(predicted / measured) of every row."""
     return np.log(form.time(parameters, work(rows))) - np.log(rows["time_s"].to_numpy("float64"))
 
 
 def curves(rows: pd.DataFrame) -> pd.Series[str]:
-    """Label of every row's curve: its kernel and shape, whatever the accelerator, engine, precision and size.
+    """Return the label of every row's curve: its kernel and shape, over accelerators, engines, precisions and sizes.
 
     Collectives have few shapes: there a curve is a number of ranks of one accelerator, and a shape of tokens.
     """
@@ -85,7 +85,7 @@ def _sample(rows: pd.DataFrame, most: int) -> pd.DataFrame:
 
 
 def splits(rows: pd.DataFrame) -> Iterator[tuple[str, pd.Series[bool]]]:
-    """The two splits by rule, as whether a row may be fitted.
+    """Yield the two splits by rule, as whether a row may be fitted.
 
     ``shapes`` fits whole curves chosen by a hash of their label, 30 % of them; ``gpus`` fits one accelerator of each
     generation.
@@ -122,14 +122,14 @@ def efficiencies(table: pd.DataFrame, by: Sequence[str] = GROUP) -> pd.DataFrame
     used = table[table["rule"] == ""]
     if used.empty:
         raise SpecError("efficiencies: table: no row is left that no rule keeps out of fits")
-    found = [
+    fits = [
         dict(zip(by, key, strict=True)) | row
         for key, rows in used.groupby(list(by), observed=True, sort=True)
         for row in _group(rows)
     ]
-    answer = pd.DataFrame(found)
+    table = pd.DataFrame(fits)
     order = {kernel: i for i, kernel in enumerate(KERNELS)}
-    return answer.sort_values("kernel", key=lambda names: names.map(order), kind="stable", ignore_index=True)
+    return table.sort_values("kernel", key=lambda names: names.map(order), kind="stable", ignore_index=True)
 
 
 def _group(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Number formats of the kernel tables: bytes per element of weights and inputs, and what the multiplication runs in."""
+"""Define the dtypes of the kernel tables: bytes per element of weights and inputs, and the dtype of compute."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BF16 = 2.0
 
 @dataclass(frozen=True)
 class Format:
-    """One number format of a GEMM, block scales included, as the precisions of the catalogue count them."""
+    """One dtype of a GEMM, block scales included, as the precisions of the catalogue count them."""
 
     name: str
     weight_bytes: float

@@ -1,4 +1,4 @@
-"""Forms of a kernel's time: what share of the peaks its two resources reach, and what it pays beside them."""
+"""Define the forms of a kernel's time: the fractions of the peaks of its two resources, and fixed costs."""
 
 from __future__ import annotations
 
@@ -39,43 +39,43 @@ def _parts(p: Parameters, w: Work, more_first: Any = 0.0, more_second: Any = 0.0
 
 
 def constant(p: Parameters, w: Work) -> Num:
-    """One efficiency per resource, the larger time counts."""
+    """Return the larger of the two times, with one efficiency per resource."""
     return np.maximum(*_parts(p, w))
 
 
 def saturating(p: Parameters, w: Work) -> Num:
-    """Efficiencies eta * x / (x + half): ``half`` bytes or FLOPs reach half of the best."""
+    """Return the larger time with efficiencies eta * x / (x + half): ``half`` bytes or FLOPs reach half of the best."""
     return np.maximum(*_parts(p, w, p["half_first"], p["half_second"]))
 
 
 def launch(p: Parameters, w: Work) -> Num:
-    """A fixed time, then the larger of the two: saturation with ``half`` = eta * rate * launch for either resource."""
+    """Return a fixed time plus the larger of the two: saturation with ``half`` = eta * rate * launch."""
     return p["launch_s"] + constant(p, w)
 
 
 def in_series(p: Parameters, w: Work) -> Num:
-    """A fixed time, then both resources one after the other."""
+    """Return a fixed time plus both times."""
     first, second = _parts(p, w)
     return p["launch_s"] + first + second
 
 
 def passes(p: Parameters, w: Work) -> Num:
-    """As ``launch``, with the passes beside the kernel at an efficiency of their own."""
+    """Return ``launch`` plus the memory passes around the kernel at their own efficiency."""
     return launch(p, w) + seconds(w.side, w.first_rate, p["eta_side"])
 
 
 def passes_in_series(p: Parameters, w: Work) -> Num:
-    """As ``in_series``, with the passes beside the kernel at an efficiency of their own."""
+    """Return ``in_series`` plus the memory passes around the kernel at their own efficiency."""
     return in_series(p, w) + seconds(w.side, w.first_rate, p["eta_side"])
 
 
 def steps(p: Parameters, w: Work) -> Num:
-    """A fixed time, one per further rank, and the larger of link and NIC."""
+    """Return a fixed time, one per further rank, and the larger of link and NIC."""
     return p["launch_s"] + (w.ranks - 1) * p["step_s"] + constant(p, w)
 
 
 def one_shot(p: Parameters, w: Work) -> Num:
-    """The faster of two all-reduces inside a link domain.
+    """Return the faster of two all-reduces inside a scale-up domain.
 
     Every rank sends all it has to every other at once, or the ring's bytes in two rounds that cost ``round_s`` more.
     """
@@ -93,7 +93,7 @@ START: Mapping[str, tuple[float, float, float]] = {
     "half_first": (1e7, 1e2, 1e12),
     "half_second": (1e10, 1e4, 1e16),
 }
-"""Start and bounds of every parameter; efficiencies are shares of a peak."""
+"""Start and bounds of every parameter; efficiencies are fractions of a peak."""
 
 
 UNUSED = {"eta_second": 1.0, "half_second": 0.0}
@@ -122,16 +122,16 @@ FORMS: Mapping[str, Form] = {
 
 
 def forms_of(kernel: str, rows: pd.DataFrame) -> list[str]:
-    """Forms that say something of their own about a kernel's rows."""
-    found = ["constant", "launch", "saturating"]
+    """Return the names of the forms that apply to the rows of a kernel."""
+    names = ["constant", "launch", "saturating"]
     if kernel in MEASURED_COLLECTIVES:
-        return [*found, "steps", *(["one_shot"] if kernel == "all_reduce" else [])]
-    found += ["in_series"] if (rows["flops"] > 0).any() else []
-    return found + (["passes", "passes_in_series"] if (rows["side_bytes"] > 0).any() else [])
+        return [*names, "steps", *(["one_shot"] if kernel == "all_reduce" else [])]
+    names += ["in_series"] if (rows["flops"] > 0).any() else []
+    return names + (["passes", "passes_in_series"] if (rows["side_bytes"] > 0).any() else [])
 
 
 def work(rows: pd.DataFrame) -> Work:
-    """Amounts and peak rates of rows of one kernel.
+    """Return the amounts and peak rates of rows of one kernel.
 
     Raises
     ------
@@ -160,11 +160,11 @@ def work(rows: pd.DataFrame) -> Work:
 
 
 def _rates(rows: pd.DataFrame, fields: str | pd.Series[str], amounts: Num) -> Num:
-    """Peak rate of every row, infinite where nothing asks for one that is not known."""
+    """Return the peak rate of every row, infinite where nothing asks for one that is not known."""
     keys = pd.DataFrame({"gpu": rows["gpu"].astype("string"), "field": fields})
-    found = keys.drop_duplicates()
-    values = [getattr(load_gpu(gpu), field) for gpu, field in zip(found["gpu"], found["field"], strict=True)]
-    rates = keys.merge(found.assign(rate=pd.Series(values, found.index, "float64")), how="left")["rate"].to_numpy()
+    unique = keys.drop_duplicates()
+    values = [getattr(load_gpu(gpu), field) for gpu, field in zip(unique["gpu"], unique["field"], strict=True)]
+    rates = keys.merge(unique.assign(rate=pd.Series(values, unique.index, "float64")), how="left")["rate"].to_numpy()
     missing = np.isnan(rates) & (amounts > 0)
     if missing.any():
         gpu, field = keys[missing].iloc[0]

@@ -38,7 +38,7 @@ HEADER = (
 
 
 def measure() -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Fits of every kernel, and rows by rule."""
+    """Fit every kernel and count rows by rule."""
     fitted, counted = [], []
     for kernel in KERNELS:
         table = kernel_table([kernel])
@@ -48,7 +48,7 @@ def measure() -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def main_backends(fits: pd.DataFrame) -> pd.DataFrame:
-    """The most measured backend of every kernel, engine, format and generation; every backend of an exchange.
+    """Select the most measured backend of every kernel, engine, format and generation, all of dispatch and combine.
 
     Messages of int8 are left out.
     """
@@ -59,16 +59,16 @@ def main_backends(fits: pd.DataFrame) -> pd.DataFrame:
 
 
 def lines(fits: pd.DataFrame) -> list[str]:
-    """One line of the document per group."""
-    found = []
+    """Format one line of the document per group."""
+    text = []
     for _, group in fits.groupby(KEY, sort=False):
         by_split = {split: part.set_index("form", drop=False) for split, part in group.groupby("split")}
-        found.append(_line(by_split.get("shapes"), by_split.get("gpus")))
-    return found
+        text.append(_line(by_split.get("shapes"), by_split.get("gpus")))
+    return text
 
 
 def best(fits: pd.DataFrame) -> pd.Series[Any]:
-    """The form with the least error to a hundredth, the simplest of equal ones."""
+    """Return the form with the lowest error to a hundredth, the simplest of equal ones."""
     order = fits["form"].map({form: i for i, form in enumerate(FORMS)})
     return fits.assign(error=fits["rms_tested"].round(2), order=order).sort_values(["error", "order"]).iloc[0]
 
@@ -77,35 +77,35 @@ def _line(shapes: pd.DataFrame | None, gpus: pd.DataFrame | None) -> str:
     within = gpus if shapes is None else shapes
     if within is None:
         raise ValueError("a group has neither split")
-    chosen = best(within)
+    form = best(within)
 
-    def shown(name: str, scale: float = 1.0, form: str = ".2f") -> str:
-        value = chosen.get(name)
-        return "" if value is None or pd.isna(value) else format(value * scale, form)
+    def shown(name: str, scale: float = 1.0, spec: str = ".2f") -> str:
+        value = form.get(name)
+        return "" if value is None or pd.isna(value) else format(value * scale, spec)
 
-    def error(part: pd.DataFrame | None, form: str) -> str:
-        return "" if part is None else format(part["rms_tested"].to_dict()[form], ".2f")
+    def error(part: pd.DataFrame | None, name: str) -> str:
+        return "" if part is None else format(part["rms_tested"].to_dict()[name], ".2f")
 
-    backend = f" ({chosen['backend']})" if chosen["kernel"] in MEASURED_COLLECTIVES else ""
+    backend = f" ({form['backend']})" if form["kernel"] in MEASURED_COLLECTIVES else ""
     cells = [
-        f"{chosen['kernel']}, {chosen['engine']}{backend}",
-        chosen["precision"],
-        chosen["generation"],
-        chosen["form"],
+        f"{form['kernel']}, {form['engine']}{backend}",
+        form["precision"],
+        form["generation"],
+        form["form"],
         shown("eta_first"),
         shown("eta_second"),
         shown("eta_side"),
         shown("launch_s", 1e6, ".1f"),
         shown("step_s", 1e6, ".1f") + shown("round_s", 1e6, ".1f"),
-        *(error(within, form) for form in SHOWN),
-        error(shapes, chosen["form"]),
-        error(gpus, chosen["form"]),
+        *(error(within, name) for name in SHOWN),
+        error(shapes, form["form"]),
+        error(gpus, form["form"]),
     ]
     return "| " + " | ".join(cells) + " |"
 
 
 def section(fits: pd.DataFrame, counted: pd.DataFrame) -> str:
-    """The generated text."""
+    """Return the generated text."""
     rules = [" | ".join(["kernel", *counted.columns]), " | ".join(["---"] * (1 + len(counted.columns)))]
     rules += [" | ".join([str(name), *(f"{n:,}" for n in row)]) for name, row in counted.iterrows()]
     head = ["| " + " | ".join(HEADER) + " |", "|" + "---|" * len(HEADER)]

@@ -1,4 +1,4 @@
-"""The kernel timings as one tidy table: its columns, its rules, and the tables behind it."""
+"""Read the kernel timings as one tidy table: its columns, its rules, and its files."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ COLUMNS = {
     "time_s": "measured time, s",
     "rule": "rule that keeps the row out of fits, blank if none",
 }
-"""Every column and what it holds; blank where it does not apply to the kernel."""
+"""Every column and its meaning; blank where it does not apply to the kernel."""
 
 AMOUNTS = ("flops", "bytes", "side_bytes", "link_bytes", "nic_bytes")
 WHOLE = tuple(
@@ -72,7 +72,7 @@ class Table:
     every_version: bool = False
 
 
-EXCHANGE = ("dispatch", "combine")
+DISPATCH_COMBINE = ("dispatch", "combine")
 TABLES = (
     Table("gemm_perf", ("gemm",), work.gemm),
     Table("scale_matrix_perf", ("quantize",), work.quantize),
@@ -85,9 +85,9 @@ TABLES = (
     Table("wideep_generation_moe_perf", ("experts_masked",), work.experts_grouped, engine="sglang"),
     Table("custom_allreduce_perf", ("all_reduce",), wire.engine_all_reduce),
     Table("nccl_perf", tuple(wire.FORMULAS), wire.nccl, engine="nccl"),
-    Table("wideep_deepep_ll_perf", EXCHANGE, wire.deepep_low_latency, every_version=True),
-    Table("wideep_deepep_normal_perf", EXCHANGE, wire.deepep_normal, every_version=True),
-    Table("trtllm_alltoall_perf", EXCHANGE, wire.nvlink_exchange),
+    Table("wideep_deepep_ll_perf", DISPATCH_COMBINE, wire.deepep_low_latency, every_version=True),
+    Table("wideep_deepep_normal_perf", DISPATCH_COMBINE, wire.deepep_normal, every_version=True),
+    Table("trtllm_alltoall_perf", DISPATCH_COMBINE, wire.nvlink_all_to_all),
 )
 """Left out: whole modules (projections and core in one time), recurrent and sparse mixers, ``moe_a2a_perf`` (calls with
 host waits inside, in us), and the ``computescale`` and ``*_topk_calib`` tables (signed differences)."""
@@ -134,7 +134,7 @@ RULES = (
         "group_limited",
         "exclusion",
         "The kernel routes to 4 of 8 groups of experts, which the synthetic choice does not respect: half of the "
-        "experts are read, and the timed rank gets far more tokens than its share. Kernels of the mode min_latency, "
+        "experts are read, and the timed rank gets far more tokens than the mean. Kernels of the mode min_latency, "
         "and DeepSeek-V3's shape in SGLang and vLLM.",
         lambda t: (
             t["backend"].str.endswith("min_latency")
@@ -180,7 +180,7 @@ RULES = (
         "across_nodes",
         "exclusion",
         "More than one node: DeepEP forwards inside the node, which these rows' bytes do not say.",
-        lambda t: t["kernel"].isin(EXCHANGE) & (t["nic_bytes"] > 0),
+        lambda t: t["kernel"].isin(DISPATCH_COMBINE) & (t["nic_bytes"] > 0),
     ),
 )
 """Exclusions look at fields and at what the public collectors do, never at how well a row fits."""
@@ -189,7 +189,7 @@ RULES = (
 def kernel_table(
     kernels: Iterable[str] | None = None, gpus: Iterable[str] | None = None, engines: Iterable[str] | None = None
 ) -> pd.DataFrame:
-    """Kernel timings of the package, a row each, with the columns of :data:`COLUMNS`.
+    """Return the kernel timings of the package, a row each, with the columns of :data:`COLUMNS`.
 
     Parameters
     ----------
@@ -210,37 +210,37 @@ def kernel_table(
     SpecError
         When the package is not installed, a name is not known, or nothing was measured.
     """
-    wanted = _chosen("kernels", kernels, KERNELS)
+    requested = _chosen("kernels", kernels, KERNELS)
     where = _chosen("gpus", gpus, tuple(GPUS.values()))
     by = _chosen("engines", engines, ("trtllm", "sglang", "vllm", "nccl"))
     parts = [
         _converted(table, file)
         for table in TABLES
-        if wanted.intersection(table.kernels)
+        if requested.intersection(table.kernels)
         for file in _files(table)
         if file.gpu in where and (table.engine or file.engine) in by
     ]
     if not parts:
-        what = [", ".join(sorted(names)) for names in (wanted, by, where)]
+        what = [", ".join(sorted(names)) for names in (requested, by, where)]
         raise SpecError(f"kernel_table: no table of {what[0]} for {what[1]} on {what[2]}")
-    return tidy(pd.concat([part[part["kernel"].isin(wanted)] for part in parts], ignore_index=True))
+    return tidy(pd.concat([part[part["kernel"].isin(requested)] for part in parts], ignore_index=True))
 
 
 def tidy(rows: pd.DataFrame) -> pd.DataFrame:
-    """The columns in order with their types, every row naming the first rule that concerns it."""
-    found = rows.reindex(columns=list(COLUMNS)).assign(rule="")
-    found["generation"] = found["gpu"].str.startswith("h").map({True: "hopper", False: "blackwell"})
-    found[list(AMOUNTS)] = found[list(AMOUNTS)].fillna(0.0).astype("float64")
-    found = apply(found, RULES)
-    return found.astype(dict.fromkeys(WHOLE, "Int64") | dict.fromkeys(TEXT, "category"))
+    """Return the columns in order with their types, every row naming the first rule that concerns it."""
+    tidied = rows.reindex(columns=list(COLUMNS)).assign(rule="")
+    tidied["generation"] = tidied["gpu"].str.startswith("h").map({True: "hopper", False: "blackwell"})
+    tidied[list(AMOUNTS)] = tidied[list(AMOUNTS)].fillna(0.0).astype("float64")
+    tidied = apply(tidied, RULES)
+    return tidied.astype(dict.fromkeys(WHOLE, "Int64") | dict.fromkeys(TEXT, "category"))
 
 
 def counts(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows of every kernel by the rule that keeps them out of fits, those in fits in the first column."""
+    """Count the rows of every kernel by the rule that keeps them out of fits, those in fits in the first column."""
     named = table["rule"].astype("string").replace("", "in fits")
-    found = pd.crosstab(table["kernel"].astype("string"), named)
+    counted = pd.crosstab(table["kernel"].astype("string"), named)
     rules = ["in fits", *(rule.name for rule in RULES)]
-    return found.reindex(columns=[name for name in rules if name in found])
+    return counted.reindex(columns=[name for name in rules if name in counted])
 
 
 def _chosen(what: str, names: Iterable[str] | None, known: tuple[str, ...]) -> frozenset[str]:
@@ -251,10 +251,10 @@ def _chosen(what: str, names: Iterable[str] | None, known: tuple[str, ...]) -> f
 
 
 def _files(table: Table) -> Iterable[files.KernelFile]:
-    found = files.find(table.file)
+    tables = files.find(table.file)
     if table.engine:
-        found = [file for file in found if file.engine == table.engine]
-    return found if table.every_version else files.newest(found)
+        tables = [file for file in tables if file.engine == table.engine]
+    return tables if table.every_version else files.newest(tables)
 
 
 def _converted(table: Table, file: files.KernelFile) -> pd.DataFrame:

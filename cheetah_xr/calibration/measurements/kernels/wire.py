@@ -1,4 +1,4 @@
-"""Tables of collectives in our names, and the bytes of every row by the formulas of ``cheetah_xr.costmodel.formulas``.
+"""Convert tables of collectives to this package's names, and count bytes by ``cheetah_xr.costmodel.formulas``.
 
 ``message_size`` counts elements, of the whole buffer as the NCCL tests define it.
 """
@@ -36,7 +36,7 @@ FP8_BYTES = 1 + 4 / 128
 
 
 def domain(gpus: pd.Series[str]) -> pd.Series[Any]:
-    """GPUs that share a link domain."""
+    """Return the GPUs of the scale-up domain."""
     return gpus.map({gpu: load_gpu(gpu).link_domain for gpu in gpus.unique()})
 
 
@@ -44,7 +44,7 @@ def _collective(raw: pd.DataFrame, kernel: Any, dtype: str) -> pd.DataFrame:
     volume = raw["message_size"] * raw[dtype].map(ELEMENT_BYTES)
     ranks = raw["num_gpus"]
     inside = terms.members(ranks, domain(raw["gpu"]))
-    found = pd.DataFrame(
+    tidied = pd.DataFrame(
         {
             "kernel": kernel,
             "backend": raw["kernel_source"],
@@ -56,21 +56,23 @@ def _collective(raw: pd.DataFrame, kernel: Any, dtype: str) -> pd.DataFrame:
     )
     both = {name: formula(volume, ranks, inside) for name, formula in FORMULAS.items()}
     for i, column in enumerate(("link_bytes", "nic_bytes")):
-        found[column] = np.select([found["kernel"] == name for name in both], [pair[i] for pair in both.values()])
-    return found
+        tidied[column] = np.select([tidied["kernel"] == name for name in both], [pair[i] for pair in both.values()])
+    return tidied
 
 
 def engine_all_reduce(raw: pd.DataFrame) -> pd.DataFrame:
-    """All-reduce of an engine's own kernels; a compute graph replayed alone is already taken off."""
+    """Convert all-reduces of an engine's own kernels; a compute graph replayed alone is already taken off."""
     return _collective(raw, "all_reduce", "allreduce_dtype")
 
 
 def nccl(raw: pd.DataFrame) -> pd.DataFrame:
-    """NCCL's collectives, timed by the NCCL tests."""
+    """Convert NCCL's collectives, timed by the NCCL tests."""
     return _collective(raw, raw["op_name"].map(NAMES), "nccl_dtype")
 
 
-def _exchange(raw: pd.DataFrame, kernel: str, time_s: Any, ranks: Any, copies: Any, width: Any) -> pd.DataFrame:
+def _expert_all_to_all(
+    raw: pd.DataFrame, kernel: str, time_s: Any, ranks: Any, copies: Any, width: Any
+) -> pd.DataFrame:
     volume = raw["num_tokens"] * copies * raw["hidden_size"] * width
     link, nic = terms.all_to_all(volume, ranks, terms.members(ranks, domain(raw["gpu"])))
     return pd.DataFrame(
@@ -91,23 +93,25 @@ def _exchange(raw: pd.DataFrame, kernel: str, time_s: Any, ranks: Any, copies: A
 
 
 def _deepep(raw: pd.DataFrame, copies: Any, time: str) -> pd.DataFrame:
-    """Dispatch in fp8 and combine in bf16, each timed as a kernel; columns of time are in us."""
+    """Convert dispatch in fp8 and combine in bf16, each timed as a kernel; columns of time are in us."""
     ranks = raw["node_num"] * raw["gpu"].map(NODE).fillna(8)
     parts = [
-        _exchange(raw, kernel, raw[f"{kernel}_{time}"] / 1e6, ranks, copies(ranks), width).assign(precision=precision)
+        _expert_all_to_all(raw, kernel, raw[f"{kernel}_{time}"] / 1e6, ranks, copies(ranks), width).assign(
+            precision=precision
+        )
         for kernel, width, precision in (("dispatch", FP8_BYTES, "fp8"), ("combine", BF16, "bf16"))
     ]
     return pd.concat(parts, ignore_index=True)
 
 
 def deepep_low_latency(raw: pd.DataFrame) -> pd.DataFrame:
-    """DeepEP's kernels for decode: one copy of a token per expert."""
+    """Convert DeepEP's kernels for decode: one copy of a token per expert."""
     raw = raw.rename(columns={"num_token": "num_tokens", "num_topk": "topk"}).assign(backend="deepep-low-latency")
     return _deepep(raw, lambda _: raw["topk"], "avg_t_us")
 
 
 def deepep_normal(raw: pd.DataFrame) -> pd.DataFrame:
-    """DeepEP's kernels for prefill on a number of SMs: one copy of a token per rank that has one of its experts.
+    """Convert DeepEP's kernels for prefill on a number of SMs: one copy of a token per rank with one of its experts.
 
     Between nodes a token crosses once per node, which the bytes of these rows do not say.
     """
@@ -116,10 +120,11 @@ def deepep_normal(raw: pd.DataFrame) -> pd.DataFrame:
     return _deepep(raw, lambda ranks: distinct_ranks(ranks, raw["topk"]), "transmit_us")
 
 
-def nvlink_exchange(raw: pd.DataFrame) -> pd.DataFrame:
-    """TensorRT-LLM's exchange over NVLink: one copy of a token per rank; a combine is in bf16 unless it says otherwise.
+def nvlink_all_to_all(raw: pd.DataFrame) -> pd.DataFrame:
+    """Convert TensorRT-LLM's all-to-all over NVLink: one copy of a token per rank; a combine is in bf16
+    unless it says otherwise.
 
-    The exchange of indices before it (``alltoall_prepare``) carries no tokens and is left out.
+    The all-to-all of indices before it (``alltoall_prepare``) carries no tokens and is left out.
     """
     raw = raw[raw["op_name"] != "alltoall_prepare"]
     name = raw["op_name"].str.removeprefix("alltoall_")
@@ -127,7 +132,7 @@ def nvlink_exchange(raw: pd.DataFrame) -> pd.DataFrame:
     ranks = raw["moe_ep_size"]
     dispatched = raw["moe_dtype"].map({label: form.input_bytes for label, form in FORMATS.items()})
     width = dispatched.where(name != "combine", BF16)
-    found = _exchange(
+    tidied = _expert_all_to_all(
         raw.assign(backend=raw["kernel_source"] + name.str.removeprefix("combine").where(kernel == "combine", "")),
         "dispatch",
         raw["latency"] / 1e3,
@@ -135,4 +140,4 @@ def nvlink_exchange(raw: pd.DataFrame) -> pd.DataFrame:
         distinct_ranks(ranks, raw["topk"]),
         width,
     )
-    return found.assign(kernel=kernel, precision=raw["moe_dtype"].map({k: v.name for k, v in FORMATS.items()}))
+    return tidied.assign(kernel=kernel, precision=raw["moe_dtype"].map({k: v.name for k, v in FORMATS.items()}))

@@ -1,4 +1,4 @@
-"""Kernel tables in our names, and the work of every row by the formulas of ``cheetah_xr.costmodel.formulas``.
+"""Convert kernel tables to this package's names, and count work by ``cheetah_xr.costmodel.formulas``.
 
 Each function takes rows as the package holds them, with ``gpu`` and ``engine`` in front, and returns our columns.
 ``latency`` is in ms. What a row's time includes was read from the public collectors (github.com/ai-dynamo/
@@ -203,7 +203,7 @@ def experts(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def experts_grouped(raw: pd.DataFrame) -> pd.DataFrame:
-    """Routed experts of one rank after DeepEP's exchange: DeepGEMM on rows that stand expert by expert.
+    """Routed experts of one rank behind DeepEP's all-to-all: DeepGEMM on rows that stand expert by expert.
 
     ``experts_contiguous`` (prefill): ``num_tokens`` tokens of all ranks arrive once each, of which the rank's experts
     take T*k/ep rows, as many for every expert; the time holds sorting them and summing the results. ``experts_masked``

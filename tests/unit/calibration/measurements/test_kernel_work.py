@@ -5,8 +5,8 @@ import pytest
 
 from cheetah_xr.calibration.measurements.kernels import wire, work
 from tests.helpers.kernel_rows import (
+    all_to_all_row,
     attention_row,
-    exchange_row,
     experts_row,
     gemm_row,
     grouped_row,
@@ -235,11 +235,11 @@ def test_deepep_normal_sends_a_copy_per_rank():
     ],
 )
 def test_nvlink_all_to_all(name, kernel, backend, width):
-    actual = only(wire.nvlink_exchange(exchange_row(name)))
+    actual = only(wire.nvlink_all_to_all(all_to_all_row(name)))
     assert (actual["kernel"], actual["backend"]) == (kernel, backend)
     assert actual["message_bytes"] == pytest.approx(10 * 1000 * 4 * (1 - (3 / 4) ** 2) * width)
 
 
 def test_the_all_to_all_of_indices_is_left_out():
-    rows = [exchange_row(name) for name in ("alltoall_prepare", "alltoall_dispatch")]
-    assert wire.nvlink_exchange(pd.concat(rows, ignore_index=True))["kernel"].tolist() == ["dispatch"]
+    rows = [all_to_all_row(name) for name in ("alltoall_prepare", "alltoall_dispatch")]
+    assert wire.nvlink_all_to_all(pd.concat(rows, ignore_index=True))["kernel"].tolist() == ["dispatch"]

@@ -42,11 +42,11 @@ def test_units_names_and_columns():
     assert (actual["date"], actual["collection"], actual["concurrency"]) == ("2026-02-07", "inferencex-2026-03-25", 4)
     assert (actual["layout"], actual["n_gpus"], actual["status"]) == ("tp4-dp1-ep1", 4, "ok")
     assert (actual["precision"], actual["kv_bytes"], actual["kv_source"]) == ("fp8-kv8", 1.0, "recipe")
-    assert actual["length_share"] == 0.9
+    assert actual["length_fraction"] == 0.9
 
 
 def test_lengths_of_sweeps_are_not_drawn():
-    assert only(row("sweeps", model_path="Qwen/Qwen3-32B", precision=None))["length_share"] == 1.0
+    assert only(row("sweeps", model_path="Qwen/Qwen3-32B", precision=None))["length_fraction"] == 1.0
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def rows(*given, **more):
         "ep": 1,
         "isl": 1000,
         "osl": 1000,
-        "length_share": 0.9,
+        "length_fraction": 0.9,
         "redundant_experts": 0,
         "kv_bytes": 2.0,
         "concurrency": 16,
