@@ -21,7 +21,8 @@ def on_page_content(html: str, page: Any, **_: Any) -> str:
     def typeset(match: re.Match[str]) -> str:
         latex = unescape(match[3])
         try:
-            return convert(latex, display="block" if match[2] == "[" else "inline")
+            mathml = convert(latex, display="block" if match[2] == "[" else "inline")
+            return mathml.replace("\\_", "_")  # an underscore in text, which LaTeX wants escaped
         except Exception as error:
             raise PluginError(f"{page.file.src_uri}: formula cannot be typeset: {latex!r} ({error})") from error
 
