@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.dims import PHASE
-from ..engine.lazy import Value, nan_where
+from ..engine.lazy import Value, apply, nan_where
 from .derive import DERIVED
 
 Array = NDArray[Any]
@@ -63,9 +63,11 @@ class NamedArrays:
                 number = np.flatnonzero(np.asarray(self.by_name[PHASE][1]) == metric.phase)
                 array = array.take(number[:1], axis=self.order.index(PHASE))
             part[need] = view(need, array)
-        value = metric.formula(part)
+        value: Value = metric.formula(part)
         if phases and PHASE not in phases:  # phases along another axis, such as that of layouts
-            value = value + nan_where(view(PHASE, self.aligned(PHASE) != metric.phase), np.dtype(np.float64))
+            value = apply(
+                np.add, value, nan_where(view(PHASE, self.aligned(PHASE) != metric.phase), np.dtype(np.float64))
+            )
         return value
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from ..specs import LayerGroup, Options, Precision
-from .formulas import Num, attention
+from .formulas import attention
 from .formulas.gemm import gemm_activations
 from .kv_cache import CacheFootprint, index_keys
-from .operations import Architecture, ForwardPass, LayoutRule, Operation, kv_heads_rule
+from .operations import Architecture, ForwardPass, LayoutRule, Num, Operation, kv_heads_rule
 from .projections import gate, linear, projection, rope, softmax, widths
 from .sparse_attention import indexer
 
 
-def limits(m: Architecture, group: LayerGroup) -> dict[str, Num]:
+def limits(m: Architecture, group: LayerGroup) -> dict[str, Num | None]:
     """What caps the keys of a query: window, chunk, or the choice of an indexer."""
     window = m.index_top_k if group.indexer != "none" else group.window
     return {"window": window, "chunk": group.chunk}

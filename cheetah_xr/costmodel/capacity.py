@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from ..specs import AnyModel, LayerGroup, Model, Options, ParameterCountModel, Precision
 from .attention_kinds import ATTENTION_KINDS
-from .formulas import Num, capacity
+from .formulas import capacity
 from .kv_cache import CacheFootprint, parameter_count_bytes_per_token
-from .operations import ForwardPass, ForwardPassWork
+from .operations import ForwardPass, ForwardPassWork, Num
 
 
 def weight_bytes(work: ForwardPassWork) -> Num:

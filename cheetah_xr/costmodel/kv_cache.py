@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..specs import LayerGroup, ParameterCountModel, Precision
-from .formulas import Num
 from .formulas.attention import local_kv_heads, tokens_in_cache
-from .operations import Architecture, ForwardPass
+from .operations import Architecture, ForwardPass, Num
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..specs import LayerGroup, Options, Precision
-from .formulas import Num, linear_attention
+from .formulas import linear_attention
 from .formulas.attention import local_kv_heads
 from .kv_cache import CacheFootprint
-from .operations import Architecture, ForwardPass, LayoutRule, Operation, kv_heads_rule
+from .operations import Architecture, ForwardPass, LayoutRule, Num, Operation, kv_heads_rule
 from .projections import gate, projection, widths
 
 SCALARS = {"deltanet": 2, "kda": 1, "mamba2": 1, "lightning": 0}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from ..specs import LayerGroup, Options, Precision
 from .attention import tokens_read, visible
-from .formulas import Num
 from .formulas.gemm import gemm_activations, gemm_flops
 from .kv_cache import CacheFootprint, index_keys
-from .operations import Architecture, ForwardPass, LayoutRule, Operation
+from .operations import Architecture, ForwardPass, LayoutRule, Num, Operation
 from .projections import gate, projection, rope, softmax, widths
 from .sparse_attention import indexer
 
@@ -73,7 +73,7 @@ def scaled(op: Operation, share: Num, prefix: str = "", resident_weights: Num | 
     """An operation done in a share of the cases; what is held does not change."""
     held = op.resident_weights if resident_weights is None else resident_weights
     shared = ("flops", "weights", "kv", "activations", "launches")
-    amounts: dict[str, Num] = {name: getattr(op, name) * share for name in shared}
+    amounts: dict[str, Any] = {name: getattr(op, name) * share for name in shared}
     return replace(op, name=prefix + op.name, **amounts, resident_weights=held)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ..specs import Options, Precision
-from .formulas import Num, elementwise
+from .formulas import elementwise
 from .formulas.gemm import gemm_activations, gemm_flops
 from .operations import (
     Architecture,
     Collective,
     ForwardPass,
     LayoutRule,
+    Num,
     Operation,
     module_tp_gathers,
     tp_all_reduce,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..specs import Options, Precision
-from .formulas import Num, collectives, elementwise, moe
+from .formulas import collectives, elementwise, moe
 from .formulas.gemm import gemm_activations, gemm_flops
 from .mlp import gated_mlp, gathers_of_module, module_tp
 from .operations import (
@@ -15,6 +15,7 @@ from .operations import (
     Collective,
     ForwardPass,
     LayoutRule,
+    Num,
     Operation,
     replicated,
     ring_gather,

@@ -5,12 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..specs import COLLECTIVES, Options, ParallelDegrees, Precision
-from .formulas import Num, collectives
+from .formulas import collectives
 from .formulas.gemm import gemm_activations, gemm_flops
 
+Num: TypeAlias = float | NDArray[Any]
+"""A number, or numbers on the axes of a sweep, each of length 1 where it does not vary.
+
+Formulas take and return more: DataArrays and columns of tables too (:data:`cheetah_xr.costmodel.formulas.Num`)."""
+
+Flags: TypeAlias = bool | np.bool_ | NDArray[Any]
+"""Whether something holds, on the axes of the numbers it was asked of."""
+
 Architecture: TypeAlias = Any
-"""A Model whose numbers may be arrays."""
+"""A Model whose numbers may be arrays; pydantic's fields are typed as the numbers a file may give."""
 
 SequenceCount = Literal["instance_micro_batch", "rank_micro_batch", "rank_batch"]
 """Which sequences an amount is per: those of one micro-batch in the whole instance or on one attention rank, or those
@@ -147,7 +158,8 @@ class ForwardPass(ParallelDegrees):
     """One forward pass as the terms see it: phase, tokens per sequence, layout.
 
     `new` tokens per sequence are processed; `before` keys are seen by the first of them besides itself;
-    `instance_tokens` are the new tokens of one micro-batch in the whole instance.
+    `instance_tokens` are the new tokens of one micro-batch in the whole instance: on batch and length, so often not yet
+    computed (an expression of the engine).
     """
 
     decode: bool
@@ -155,7 +167,7 @@ class ForwardPass(ParallelDegrees):
     cached: Num
     new: Num
     before: Num
-    instance_tokens: Num
+    instance_tokens: Any
     domain: Num
 
     @property
@@ -170,7 +182,7 @@ class LayoutRule:
 
     status: str
     degrees: tuple[str, ...]
-    broken: Num
+    broken: Flags
 
 
 def kv_heads_rule(kv_heads: Num, p: ForwardPass) -> LayoutRule:

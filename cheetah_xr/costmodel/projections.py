@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..specs import Options, Precision
-from .formulas import Num, elementwise
+from .formulas import elementwise
 from .formulas.gemm import gemm_activations, gemm_flops
-from .operations import ForwardPass, Operation, SequenceCount
+from .operations import ForwardPass, Num, Operation, SequenceCount
 
 
 def small_op(

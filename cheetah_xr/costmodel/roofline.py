@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..specs import LAUNCHED, Efficiency
-from .formulas import Num, collectives
+from .formulas import collectives
 from .formulas.roofline import seconds
-from .operations import WEIGHT_CLASS, Collective, LayerWork, Operation, SequenceCount
+from .operations import WEIGHT_CLASS, Collective, LayerWork, Num, Operation, SequenceCount
 
 NO_FIXED_WORK = frozenset({"attn_core", "indexer", "embedding", "small_ops"})
 """Kernels that read nothing but what grows with the number of sequences."""

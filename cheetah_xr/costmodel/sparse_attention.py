@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..specs import LayerGroup, Options, Precision
-from .formulas import Num, attention
+from .formulas import attention
 from .formulas.gemm import gemm_activations, gemm_flops
 from .kv_cache import CacheFootprint
-from .operations import Architecture, ForwardPass, LayoutRule, Operation, replicated
+from .operations import Architecture, ForwardPass, LayoutRule, Num, Operation, replicated
 from .projections import linear, projection, rope, softmax, widths
 
 
@@ -119,7 +119,7 @@ def _entry_indexer(
     m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass
 ) -> list[Operation]:
     """Scores of every entry, on index keys compressed like the entries themselves."""
-    if group.indexer != "own":
+    if group.indexer != "own" or group.compress is None:
         return []
     cached = p.seq_len if p.decode else p.cached
     new = new_entries(group, p)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..specs import AnyModel, Model, Options, ParameterCountModel, Precision
-from .formulas import Num
 from .forward_pass import embedding, layer_work, lm_head, model_work
-from .operations import ForwardPass, ForwardPassWork, LayerWork, replicated
+from .operations import ForwardPass, ForwardPassWork, LayerWork, Num, replicated
 
 
 def forward_pass_work(model: AnyModel, precision: Precision, options: Options, p: ForwardPass) -> ForwardPassWork:

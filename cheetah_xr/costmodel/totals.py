@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ..specs import Options
-from .formulas import Num
-from .operations import ForwardPassWork, LayerWork, SequenceCount
+from .operations import ForwardPassWork, LayerWork, Num, SequenceCount
 from .roofline import Rates, add, compute_class, is_zero
 
 WORK_FIELDS = {

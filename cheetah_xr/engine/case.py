@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..costmodel.capacity import Capacity, memory
-from ..costmodel.formulas import Num
-from ..costmodel.operations import ForwardPass, ForwardPassWork, SequenceCount
+from ..costmodel.operations import Flags, ForwardPass, ForwardPassWork, Num, SequenceCount
 from ..costmodel.roofline import Rates, compute_class, is_zero
 from ..costmodel.speculative import forward_pass_work
 from ..specs import GEMM_CLASSES, AnyModel, Efficiency, Options, Precision
@@ -135,15 +134,17 @@ def _rates(inputs: Inputs) -> Rates:
     )
 
 
-def _unknown(inputs: Inputs, name: str) -> Num:
-    return np.isnan(inputs[f"gpu.{name}_bandwidth"])
+def _unknown(inputs: Inputs, name: str) -> Flags:
+    unknown: Flags = np.isnan(inputs[f"gpu.{name}_bandwidth"])
+    return unknown
 
 
-def _no_link(inputs: Inputs) -> Num:
-    return _unknown(inputs, "link") | np.isnan(inputs["gpu.link_domain"])
+def _no_link(inputs: Inputs) -> Flags:
+    unknown: Flags = _unknown(inputs, "link") | np.isnan(inputs["gpu.link_domain"])
+    return unknown
 
 
-def _no_peak(inputs: Inputs, work: ForwardPassWork) -> Num:
+def _no_peak(inputs: Inputs, work: ForwardPassWork) -> Flags:
     """Where the precision multiplies in a type the accelerator has no peak for.
 
     That does not depend on lengths: a number of the inputs that happens to be zero is no absence, alone as on an axis.
@@ -152,7 +153,7 @@ def _no_peak(inputs: Inputs, work: ForwardPassWork) -> Num:
     classes = {
         compute_class(op.kernel) for op in operations if isinstance(op.flops, np.generic) or not is_zero(op.flops)
     }
-    missing: Num = False
+    missing: Flags = False
     for name in sorted(classes):
         missing = missing | np.isnan(inputs[f"peak.{name}"])
     return missing

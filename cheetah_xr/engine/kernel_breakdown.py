@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ..costmodel.formulas import Num
+from ..costmodel.operations import Num
 from ..costmodel.roofline import by_kernel, is_zero
 from ..costmodel.totals import priced
 from ..specs import KERNELS, Model

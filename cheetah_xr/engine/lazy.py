@@ -10,14 +10,17 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-Value = Any
+Value: TypeAlias = "np.generic | NDArray[Any] | Later"
 """An array, or an expression that stands for one."""
+
+Operand: TypeAlias = "float | Value"
+"""What functions of values take."""
 
 FEW = 16_384
 """Arithmetic on more points than this is left for later."""
@@ -35,8 +38,12 @@ _serials = itertools.count()
 
 @contextmanager
 def quick_loops(length: int) -> Iterator[None]:
-    """Elementwise arithmetic on arrays whose last axis has a length, without warnings and at full speed."""
-    with np.errstate(all="ignore"):  # on leaving it, the buffer's size is what it was too
+    """Compute on arrays whose last axis has a length without warnings, in loops that are not buffered.
+
+    Since NumPy 2.0 the size of ufunc buffers is part of the context variable of ``errstate``: other threads and tasks
+    never see it, and leaving the context restores it.
+    """
+    with np.errstate(all="ignore"):
         if length >= LONG_LOOP:
             np.setbufsize(SMALL_BUFFER)
         yield
@@ -53,7 +60,7 @@ def aligned(size: int, dtype: Any) -> Array:
 class Later(np.lib.mixins.NDArrayOperatorsMixin):
     """An operation on arrays and other expressions that has not been done."""
 
-    def __init__(self, function: Callable[..., Any], operands: tuple[Value, ...], dtype: np.dtype[Any]) -> None:
+    def __init__(self, function: Callable[..., Any], operands: tuple[Operand, ...], dtype: np.dtype[Any]) -> None:
         self.function, self.operands, self.dtype = function, operands, dtype
         self.shape = _joint(operands)
         self.serial = next(_serials)
@@ -63,7 +70,7 @@ class Later(np.lib.mixins.NDArrayOperatorsMixin):
         """Number of axes."""
         return len(self.shape)
 
-    def __array_ufunc__(self, function: np.ufunc, method: str, *operands: Value, **options: Any) -> Value:
+    def __array_ufunc__(self, function: np.ufunc, method: str, *operands: Operand, **options: Any) -> Value:
         """Leave a function of this and others for later."""
         return NotImplemented if method != "__call__" or options else apply(function, *operands)
 
@@ -74,7 +81,7 @@ class Later(np.lib.mixins.NDArrayOperatorsMixin):
         return np.asarray(target, dtype=dtype)
 
 
-def apply(function: Callable[..., Any], *operands: Value, dtype: Any = None) -> Value:
+def apply(function: Callable[..., Any], *operands: Operand, dtype: Any = None) -> Value:
     """A function of values, at once or later: one that takes ``out``; a ufunc's number type follows from theirs."""
     if dtype is None and all(not isinstance(x, Later) and getattr(x, "ndim", 0) == 0 for x in operands):
         return np.asarray(function(*operands))  # one point: what follows would take four times as long
@@ -90,11 +97,11 @@ def apply(function: Callable[..., Any], *operands: Value, dtype: Any = None) -> 
     return out
 
 
-def _typed(value: Value) -> Any:
+def _typed(value: Operand) -> Any:
     return np.empty(0, value.dtype) if isinstance(value, Later) else value
 
 
-def _joint(values: Iterable[Value]) -> tuple[int, ...]:
+def _joint(values: Iterable[Operand]) -> tuple[int, ...]:
     return np.broadcast_shapes(*(np.shape(value) for value in values))
 
 
@@ -103,7 +110,7 @@ def later(array: Array, dtype: Any) -> Later:
     return Later(_convert, (array,), np.dtype(dtype))
 
 
-def cast(value: Value, dtype: Any) -> Value:
+def cast(value: Operand, dtype: Any) -> Value:
     """A value in another number type."""
     few = not isinstance(value, Later) and np.size(value) <= FEW
     return np.asarray(value, dtype=dtype) if few else apply(_convert, value, dtype=dtype)
@@ -113,7 +120,7 @@ def _convert(value: Array, out: Array) -> None:
     np.copyto(out, value, casting="same_kind")
 
 
-def larger(a: Value, b: Value) -> Value:
+def larger(a: Operand, b: Operand) -> Value:
     """1 where a > b, else 0, as int8: arithmetic on it is several times faster than np.where."""
     return apply(_greater, a, b, dtype=np.int8)
 
@@ -122,7 +129,7 @@ def _greater(a: Array, b: Array, out: Array) -> None:
     np.greater(a, b, out.view(np.bool_))
 
 
-def equal(a: Value, b: Value) -> Value:
+def equal(a: Operand, b: Operand) -> Value:
     """1 where a = b, else 0, as int8."""
     return apply(_equal, a, b, dtype=np.int8)
 
@@ -142,7 +149,7 @@ def _nan_where(flag: Array, out: Array) -> None:
     np.multiply(bits, np.array(np.nan, out.dtype).view(bits.dtype), out=bits)
 
 
-def is_nothing(value: Value) -> bool:
+def is_nothing(value: Operand) -> bool:
     """Whether adding a value changes no bit: it is 0 everywhere, and known to be."""
     if isinstance(value, Later):
         return False
@@ -244,9 +251,9 @@ class Program:
         return self._memory[key][:size]
 
 
-def _all_of(values: Iterable[Value]) -> list[Value]:
+def _all_of(values: Iterable[Operand]) -> list[Operand]:
     """Values and all they are made of, expressions last and in the order they were written down in."""
-    found: dict[int, Value] = {}
+    found: dict[int, Operand] = {}
     waiting = list(values)
     while waiting:
         value = waiting.pop()

@@ -9,13 +9,13 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from ..costmodel.formulas import Num
 from ..costmodel.formulas.serving import mixed_batch_token_ratio
 from ..costmodel.operations import (
     SEQUENCE_COUNTS,
     Collective,
     ForwardPassWork,
     LayerWork,
+    Num,
     Operation,
     SequenceCount,
 )
@@ -88,8 +88,8 @@ def mixed_case(prefill: Case, decode: Case) -> Case:
     work = forward_pass_work(prefill.model, prefill.precision, prefill.options, p)
     of_both = mixed_batch_token_ratio(tokens, prefill.batch, prefill.p.new)
     logits = 1 + decode.sequence_counts["rank_batch"] * decode.p.new / prefill.sequence_counts["rank_batch"]
-    every: Factors = dict.fromkeys(SEQUENCE_COUNTS, of_both)
-    head: Factors = dict.fromkeys(SEQUENCE_COUNTS, logits)
+    every: Factors = {per: of_both for per in SEQUENCE_COUNTS}  # noqa: C420
+    head: Factors = {per: logits for per in SEQUENCE_COUNTS}  # noqa: C420
     beside = {per: decode.sequence_counts[per] / prefill.sequence_counts[per] for per in prefill.sequence_counts}
     layers = [layer if layer.is_draft else _linear(layer, every) for layer in work.layers]
     outside = [

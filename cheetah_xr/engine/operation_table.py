@@ -30,7 +30,7 @@ ANY_GPU = {
 def operations_of(axes: Axes) -> xr.Dataset:
     """Ledger of one pass; see :func:`cheetah_xr.operations`."""
     _, case = one_point(axes, "operations")
-    code = int(lowest(list(case.conditions)))
+    code = int(np.asarray(lowest(list(case.conditions))))
     if code != NONE:
         reason = next(name for name, value in CODES.items() if value == code)
         raise SpecError(f"operations: the pass is not valid: {reason}")

@@ -16,10 +16,9 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from ..costmodel.formulas import Num
-from ..costmodel.operations import SEQUENCE_COUNTS, SequenceCount
+from ..costmodel.operations import SEQUENCE_COUNTS, Num, SequenceCount
 from ..costmodel.roofline import NO_FIXED_WORK, CollectiveSeconds, KernelSeconds, add, is_zero
-from .lazy import Value, apply, cast, is_nothing, larger, plus, times
+from .lazy import Operand, Value, apply, cast, is_nothing, larger, plus, times
 
 T = TypeVar("T")
 
@@ -82,7 +81,7 @@ class Combiner:
     dtype: np.dtype[Any]
     attribute: Attribute
 
-    def cast(self, value: Num) -> Value:
+    def cast(self, value: Operand) -> Value:
         """To the number type of times."""
         return cast(value, self.dtype)
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..costmodel.formulas import Num
 from ..costmodel.forward_pass import group_rules, layout_rules
-from ..costmodel.operations import Collective, ForwardPass, ForwardPassWork, LayoutRule
+from ..costmodel.operations import Collective, Flags, ForwardPass, ForwardPassWork, LayoutRule, Num
 from ..specs import AnyModel, Model, Options, ParameterCountModel
 from .dims import (
     BATCH,
@@ -94,7 +93,7 @@ class Condition:
 
     code: int
     inputs: frozenset[str]
-    where: Num
+    where: Flags
 
     def __post_init__(self) -> None:
         """Reject an unknown input: no variable depends on it, so the condition would never mask any."""
@@ -102,7 +101,7 @@ class Condition:
             raise ValueError(f"a condition depends on unknown inputs {sorted(self.inputs - INPUTS)}")
 
 
-def condition(name: str, inputs: tuple[str, ...], where: Num) -> Condition:
+def condition(name: str, inputs: tuple[str, ...], where: Flags) -> Condition:
     """Return the condition of a reason; options are always among the inputs."""
     return Condition(CODES[name], frozenset({*inputs, OPTIONS}), where)
 
@@ -141,8 +140,8 @@ def _from_rule(rule: LayoutRule) -> Condition:
     return condition(rule.status, (MODEL, *rule.degrees), rule.broken)
 
 
-def _module_tp_wrong(options: Options, p: ForwardPass) -> Num:
-    wrong: Num = False
+def _module_tp_wrong(options: Options, p: ForwardPass) -> Flags:
+    wrong: Flags = False
     for degree in (options.dense_tp, options.shared_tp, options.lm_head_tp):
         if degree is not None:
             wrong = wrong | (degree % p.tp != 0) | (p.n_gpus % degree != 0)
@@ -150,7 +149,7 @@ def _module_tp_wrong(options: Options, p: ForwardPass) -> Num:
 
 
 def hardware_conditions(
-    work: ForwardPassWork, parts: tuple[str, ...], no_peak: Num, no_link: Num, no_nic: Num
+    work: ForwardPassWork, parts: tuple[str, ...], no_peak: Flags, no_link: Flags, no_nic: Flags
 ) -> list[Condition]:
     """Conditions on what is known of the accelerator; only collectives in priced `parts` need a link or a NIC."""
     needed: list[tuple[Num, Collective]] = []
@@ -159,8 +158,8 @@ def hardware_conditions(
             needed += [
                 (layer.repeats, collective) for collective in (*layer.expert_all_to_all, *layer.other_collectives)
             ]
-    link: Num = False
-    nic: Num = False
+    link: Flags = False
+    nic: Flags = False
     for repeats, collective in needed:
         link = link | (collective.link * repeats > 0)
         nic = nic | (collective.nic * repeats > 0)

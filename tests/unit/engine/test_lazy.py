@@ -1,11 +1,12 @@
 """Expressions: what is left for later is what NumPy gives at once, on the whole and on every tile."""
 
 import itertools
+import threading
 
 import numpy as np
 import pytest
 
-from cheetah_xr.engine import lazy as expressions
+from cheetah_xr.engine import lazy
 from cheetah_xr.engine.lazy import Later, Program, apply, cast, equal, larger, nan_where, plus, times
 
 A = np.linspace(-2, 3, 7).reshape(7, 1)
@@ -14,7 +15,7 @@ B = np.linspace(0, 4, 5).reshape(1, 5)
 
 @pytest.fixture(autouse=True)
 def all_later(monkeypatch):
-    monkeypatch.setattr(expressions, "FEW", 0)
+    monkeypatch.setattr(lazy, "FEW", 0)
 
 
 def test_formulas_see_an_array():
@@ -86,3 +87,15 @@ def test_tiles_make_the_whole(rows, columns):
     for name, value in expected.items():
         np.testing.assert_array_equal(made[name], value, err_msg=name)
     assert sum(kind == np.float64 for kind, _ in memory) <= 4, "buffers are used again"
+
+
+def test_the_size_of_buffers_is_that_of_the_context():
+    """Neither another thread nor what comes after sees the small buffers of long loops."""
+    before, elsewhere = np.getbufsize(), []
+    with lazy.quick_loops(lazy.LONG_LOOP):
+        assert np.getbufsize() == lazy.SMALL_BUFFER
+        thread = threading.Thread(target=lambda: elsewhere.append(np.getbufsize()))
+        thread.start()
+        thread.join()
+    assert elsewhere == [before]
+    assert np.getbufsize() == before
