@@ -30,10 +30,10 @@ def rows(name):
 
 
 ROWS = {row["file"].removesuffix("_config.json"): row for row in rows("aiconfigurator.csv")}
-READ = [name for name, row in ROWS.items() if not row["refused"]]
-REJECTED = [name for name, row in ROWS.items() if row["refused"]]
-SIDE_FILES = {name: row["beside"] for name, row in ROWS.items() if row["beside"]}
-QUANTISATION = [name for name, row in ROWS.items() if row["refused"] == "quantized_layers"]
+READ = [name for name, row in ROWS.items() if not row["rejected"]]
+REJECTED = [name for name, row in ROWS.items() if row["rejected"]]
+SIDE_FILES = {name: row["side_file"] for name, row in ROWS.items() if row["side_file"]}
+QUANTISATION = [name for name, row in ROWS.items() if row["rejected"] == "quantized_layers"]
 
 
 def fields(name):
@@ -64,7 +64,7 @@ def test_read_to_the_last_parameter(name):
 
 @pytest.mark.parametrize("name", REJECTED)
 def test_rejected_as_expected(name):
-    rejected(lambda: cx.load_model(fields(name)), ROWS[name]["refused"])
+    rejected(lambda: cx.load_model(fields(name)), ROWS[name]["rejected"])
 
 
 @pytest.mark.parametrize("name", QUANTISATION)

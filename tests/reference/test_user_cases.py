@@ -202,10 +202,10 @@ def test_deepseek_v4_pro_in_sglang():
         used = {"used_at_start_bytes": H200["memory_bytes"] - loaded - left}
         return evaluate(model, tp=8, options=cx.Options(**base, **used))
 
-    refused_at = at(0.88)
-    assert float(refused_at.weight_bytes) == loaded
-    assert np.isnan(refused_at.step_time)
-    assert float(refused_at.memory_shortfall) == pytest.approx(loaded - 0.88 * (loaded + left))
+    rejected_at = at(0.88)
+    assert float(rejected_at.weight_bytes) == loaded
+    assert np.isnan(rejected_at.step_time)
+    assert float(rejected_at.memory_shortfall) == pytest.approx(loaded - 0.88 * (loaded + left))
     assert [int(at(fraction).status) for fraction in (0.88, 0.911, 0.9113)] == [14, 14, 0]
 
 
