@@ -1,4 +1,4 @@
-"""What starting costs beside importing xarray, measured in one run, each time in a fresh process: ``make bench``."""
+"""Measure the time to start and to import xarray in one run, each time in a fresh process: ``make bench``."""
 
 import os
 import subprocess
@@ -22,18 +22,18 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYT
 
 
 def cases(store: Path) -> dict[str, list[str]]:
-    """Processes that are timed."""
+    """Return the processes that are timed."""
     lines = [PEER, "import cheetah_xr", "import cheetah_xr, xarray", "from cheetah_xr import evaluate"]
-    asked = ["--help", "estimate --help", "sweep --help", "list gpus", "list models", "list sweeps"]
+    commands = ["--help", "estimate --help", "sweep --help", "list gpus", "list models", "list sweeps"]
     return (
         {line: [*PYTHON, line] for line in lines}
-        | {f"cheetah-xr {words}": [COMMAND, *words.split()] for words in asked}
+        | {f"cheetah-xr {words}": [COMMAND, *words.split()] for words in commands}
         | {"cheetah-xr info STORE": [COMMAND, "info", str(store)]}
     )
 
 
 def seconds(command: list[str]) -> float:
-    """Wall time of one process, the start of Python included."""
+    """Return the wall time of one process, the start of Python included."""
     start = time.perf_counter()
     subprocess.run(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, check=True)
     return time.perf_counter() - start

@@ -1,8 +1,8 @@
-"""Peak memory and time of the billion-point sweep beside smaller ones: ``python benchmarks/memory.py [POINTS ...]``.
+"""Measure peak memory and time of the billion-point sweep: ``python benchmarks/memory.py [POINTS ...]``.
 
 Smaller sweeps have fewer accelerators, models and lengths, and blocks of the same size. Every size runs in a process of
-its own on two threads; the peak is that of all processes there are. CPU time beside wall time tells a busy machine from
-a slow program.
+its own on two threads; the peak is that of all processes. CPU time next to wall time tells a busy machine from a slow
+program.
 """
 
 import argparse

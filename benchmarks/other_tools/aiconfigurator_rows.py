@@ -3,11 +3,11 @@
     python aiconfigurator_rows.py settings.csv inputs.csv predictions.csv
 
 Settings are checkpoints and quantisations by model, weights, engine and mode: aiconfigurator_settings.csv, the best
-found, or aiconfigurator_labels.csv, what the package's own table and adapter give the runs.
+known, or aiconfigurator_labels.csv, what the package's own table and adapter give the runs.
 Inputs are what ``cheetah_xr.calibration.report.other_tools.tool_inputs`` writes, predictions what its
-``read_predictions`` reads. Every row is asked through ``cli_estimate``, the package's own entry point, with the row's
+``read_predictions`` reads. Every row is predicted through ``cli_estimate``, the package's entry point, with the row's
 layout, mean lengths and concurrency. Where there is a choice, it is made in the package's favour;
-docs/evidence/other-tools.md says how.
+docs/evidence/other-tools.md describes it.
 """
 
 import csv
@@ -35,7 +35,7 @@ COLUMNS = ("id", "ttft_s", "tpot_s", "reason", "database", "setting", "queues")
 
 
 def remember_lookups(perf_database):
-    """Read the package's lists of versions once: it parses hundreds of YAML files anew for every estimate."""
+    """Read the package's lists of versions once: it parses hundreds of YAML files again for every estimate."""
     supported, slots = perf_database.get_supported_databases, perf_database.get_version_slots
     remembered = functools.cache(lambda system, backend, paths: slots(system, backend, list(paths)))
 
@@ -48,14 +48,14 @@ def remember_lookups(perf_database):
 
 
 def settings(row, known):
-    """Checkpoints and quantisations for a row, best first; a blank in the list agrees with everything."""
+    """Return checkpoints and quantisations for a row, best first; a blank in the list agrees with everything."""
     weights = {"model": row["model"], "weights": row["precision"].removesuffix("-kv8")}
     given = weights | {"engine": row["engine"], "mode": row["mode"]}
     return [choice for choice in known if all(choice[name] in ("", value) for name, value in given.items())]
 
 
 def layout(row, pool=""):
-    """Degrees of an instance, or of one worker of a pool."""
+    """Return the degrees of an instance, or of one prefill or decode worker."""
     degrees = {
         f"{pool}tp_size": int(row[f"{pool}tp"]),
         f"{pool}attention_dp_size": int(row[f"{pool}dp"]),
@@ -68,7 +68,7 @@ def layout(row, pool=""):
 
 
 def load(row):
-    """Mode, layout and requests per attention rank; a prefill worker takes one prompt at a time."""
+    """Return mode, layout and requests per attention rank; a prefill worker takes one request at a time."""
     requests = int(row["concurrency"])
     if row["mode"] == "aggregated":
         return layout(row) | {"mode": "agg", "batch_size": math.ceil(requests / int(row["dp"]))}
@@ -78,7 +78,7 @@ def load(row):
 
 
 def ways(row, known):
-    """Arguments to try in turn, with what is special about each: the row's cache first, then the package's choice."""
+    """Yield arguments to try in turn: the row's KV-cache dtype first, then the package's default."""
     fraction = float(row["length_fraction"])
     arguments = load(row) | {
         "system_name": SYSTEMS[row["gpu"]],
@@ -95,7 +95,7 @@ def ways(row, known):
 
 
 def one_line(error):
-    """The message of an error without line breaks and addresses of files."""
+    """Return the message of an error without line breaks and addresses of files."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text.split(' at /')[0]}"[:300]
 
@@ -119,7 +119,7 @@ def predict(row, known, estimate):
 
 
 def read(path):
-    """Rows of a CSV file."""
+    """Read the rows of a CSV file."""
     with open(path, encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 

@@ -1,4 +1,4 @@
-"""Points per second of aiconfigurator 0.12.0: decode steps of Llama-3.1-70B on H100, models and tables loaded."""
+"""Measure points per second of aiconfigurator 0.12.0: decode of Llama-3.1-70B on H100, models and tables loaded."""
 
 import functools
 import logging
@@ -15,7 +15,7 @@ MODEL, SYSTEM, ENGINE = "meta-llama/Meta-Llama-3.1-70B", "h100_sxm", "trtllm"
 
 
 def static(tp, method):
-    """A static estimate of one generated token through the Python SDK."""
+    """Return a static estimate of one generated token through the Python SDK."""
     backend = get_backend(ENGINE)
     model = get_model(MODEL, build_model_config(tp, 1, 1, 1, 1, None, None, None, None, None), ENGINE)
     estimate = functools.partial(getattr(backend, method), model, get_database_view(SYSTEM, ENGINE, "current"))
@@ -33,7 +33,7 @@ def whole(tp):
 
 
 def compiled(tp):
-    """The compiled engine below the SDK, without any breakdown."""
+    """Return the compiled engine below the SDK, without any breakdown."""
     step = EngineHandle.compile(MODEL, SYSTEM, ENGINE, tp_size=tp).predict_decode_latency
     return lambda batch, length: step(batch, length, 2) / 1e3
 

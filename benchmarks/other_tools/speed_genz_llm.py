@@ -1,4 +1,4 @@
-"""Points per second of GenZ (genz-llm 0.0.16): decode steps of Llama-3.1-70B on an H100 given by its numbers."""
+"""Measure points per second of GenZ (genz-llm 0.0.16): decode of Llama-3.1-70B on an H100 given by its numbers."""
 
 import warnings
 

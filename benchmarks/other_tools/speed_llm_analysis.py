@@ -1,4 +1,4 @@
-"""Points per second of llm-analysis 0.2.2: Llama-2-70B on H100, configurations already read."""
+"""Measure points per second of llm-analysis 0.2.2: Llama-2-70B on H100, configurations already read."""
 
 import logging
 
@@ -9,7 +9,7 @@ analysis.logger.setLevel(logging.CRITICAL)
 
 
 def decode(tp):
-    """One generated token; the package works out the prefill before it too."""
+    """Return the time of one generated token; the package computes the prefill before it too."""
     whole = analysis.LLMAnalysis(
         analysis.get_model_config_by_name("upstage_Llama-2-70b-instruct-v2"),
         analysis.get_gpu_config_by_name("h100-sxm-80gb"),

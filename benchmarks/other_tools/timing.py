@@ -14,7 +14,7 @@ ROUNDS = 3
 
 
 def points(count, shift):
-    """Pairs of batch and length, `count` in all, spread over 1 to 100 sequences and 512 to 4,095 tokens.
+    """Return pairs of batch and length, `count` in all, spread over 1 to 100 sequences and 512 to 4,095 tokens.
 
     Every round asks for other lengths, so that no tool returns a cached result.
     """
@@ -23,7 +23,7 @@ def points(count, shift):
 
 
 def measure(make, count):
-    """Best of some rounds over both degrees, and the time of the sample in s; what `make(tp)` does is not timed."""
+    """Return the best of some rounds over both degrees and the time of the sample in s; `make(tp)` is not timed."""
     steps = {tp: make(tp) for tp in TP}
     tp, batch, length = SAMPLE
     sample = steps[tp](batch, length)

@@ -7,7 +7,7 @@ import hashlib
 import pandas as pd
 
 SALT = "cheetah_xr measurements 1"
-"""Fixed before the first fit; changing it would choose the held-out rows anew."""
+"""Fixed before the first fit; changing it would choose other held-out rows."""
 
 FIT_FRACTION = 0.3
 

@@ -1,1 +1,1 @@
-"""What several figures share: style, setups of the texts, measured points."""
+"""Hold code used by several figures: style, accounting of the source texts, measured points."""

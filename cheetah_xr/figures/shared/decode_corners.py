@@ -1,4 +1,4 @@
-"""The four corner regimes of decode in [CHEETAH]: what bounds a point of each, and the lever against it."""
+"""Evaluate the four corner regimes of decode in [CHEETAH]: what bounds each, and the lever against it."""
 
 from __future__ import annotations
 

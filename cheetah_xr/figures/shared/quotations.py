@@ -1,4 +1,4 @@
-"""Quotations: rows that put a number a source text prints beside the engine's."""
+"""Tabulate numbers that a source text prints and those of the engine."""
 
 from __future__ import annotations
 

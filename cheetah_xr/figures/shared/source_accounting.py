@@ -1,4 +1,4 @@
-"""Accounting options and accelerators of [Qwen3-FLOPs] and [Roofline], with the numbers those texts use."""
+"""Define accounting options and accelerators of [Qwen3-FLOPs] and [Roofline], with the numbers those texts use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The generated part of docs/evidence/kernel-tables.md.
+"""Write the generated part of docs/evidence/kernel-tables.md.
 
 ``python -m cheetah_xr.calibration.measurements.kernels.report docs/evidence/kernel-tables.md`` reads and fits
 all tables, a kernel at a time, in some minutes.
@@ -19,7 +19,7 @@ from .tables import KERNELS, counts, kernel_table
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
 KEY = ["kernel", "engine", "backend", "precision", "generation"]
 SHOWN = ("constant", "launch", "saturating")
-"""Forms whose errors are shown beside the best one's."""
+"""Forms whose errors are shown next to those of the best."""
 
 HEADER = (
     "kernel, engine",

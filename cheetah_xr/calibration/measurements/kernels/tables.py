@@ -44,7 +44,7 @@ COLUMNS = {
     "message_bytes": "bytes of the buffer, or sent by one rank",
     "flops": "FLOPs of the kernel",
     "bytes": "HBM bytes of its weights, cache, inputs and outputs",
-    "side_bytes": "HBM bytes of passes beside it: quantising and permuting inputs, activations, summing experts",
+    "side_bytes": "HBM bytes of memory passes around it: quantising and permuting inputs, activations, summing experts",
     "link_bytes": "bytes one GPU sends over its link",
     "nic_bytes": "bytes one GPU sends over its NIC",
     "time_s": "measured time, s",

@@ -37,7 +37,7 @@ def _common(raw: pd.DataFrame) -> dict[str, Any]:
 
 
 def gemm(raw: pd.DataFrame) -> pd.DataFrame:
-    """One projection of ``m`` tokens; narrow formats first quantise the bf16 input, a pass of its own."""
+    """Count one projection of ``m`` tokens; narrow dtypes first quantise the bf16 input in a memory pass."""
     labels = raw["gemm_dtype"]
     rows, k, n = raw["m"], raw["k"], raw["n"]
     b_in = _formats(labels, "input_bytes")
@@ -58,7 +58,7 @@ def gemm(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def quantize(raw: pd.DataFrame) -> pd.DataFrame:
-    """Quantisation of m x k activations to fp8 with a known scale: read in bf16, written in fp8."""
+    """Count the quantisation of m x k activations to fp8 with a known scale: read in bf16, written in fp8."""
     moved = raw["m"] * raw["k"] * (BF16 + raw["quant_dtype"].map(ELEMENT_BYTES))
     return pd.DataFrame(
         {
@@ -74,8 +74,10 @@ def quantize(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def _attention(raw: pd.DataFrame, kernel: str, label: pd.Series[str], new: Any, seq_len: Any) -> dict[str, Any]:
-    """Columns of every attention. TensorRT-LLM's kernels for Blackwell, which all three engines call, multiply an fp8
-    cache in fp8 whatever the label: some rows are faster than the peak of bf16 allows.
+    """Return the columns of every attention.
+
+    TensorRT-LLM's kernels for Blackwell, which all three engines call, multiply an fp8 cache in fp8 whatever the
+    label: some rows are faster than the peak of bf16 allows.
     """
     narrow = raw["kv_cache_dtype"] != "bfloat16"
     in_fp8 = narrow & ~raw["gpu"].str.startswith("h") & raw["kernel_source"].str.contains(BLACKWELL_KERNELS)
@@ -93,7 +95,7 @@ def _attention(raw: pd.DataFrame, kernel: str, label: pd.Series[str], new: Any, 
 
 
 def _grouped(raw: pd.DataFrame, kernel: str, new: Any, seq_len: Any, read: Any) -> pd.DataFrame:
-    """Grouped-query attention: scores and values of ``new`` queries, ``read`` cached tokens read, the new ones written.
+    """Count grouped-query attention of ``new`` queries: ``read`` cached tokens are read, the new ones written.
 
     A window of 0 is none.
     """
@@ -116,12 +118,12 @@ def _grouped(raw: pd.DataFrame, kernel: str, new: Any, seq_len: Any, read: Any) 
 
 
 def attention_prefill(raw: pd.DataFrame) -> pd.DataFrame:
-    """Attention of ``isl`` new tokens on nothing cached, with the write to the cache."""
+    """Count attention of ``isl`` new tokens on nothing cached, with the write to the cache."""
     return _grouped(raw, "attention_prefill", raw["isl"], raw["isl"], lambda _: 0.0)
 
 
 def attention_decode(raw: pd.DataFrame) -> pd.DataFrame:
-    """Attention of one new token on ``step`` cached ones and itself."""
+    """Count attention of one new token on ``step`` cached ones and itself."""
     new, seq_len = raw["isl"], raw["step"] + raw["isl"]
     return _grouped(
         raw, "attention_decode", new, seq_len, lambda window: terms.cache_read_decode(seq_len, 1, window=window)
@@ -129,7 +131,7 @@ def attention_decode(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def mla_prefill(raw: pd.DataFrame) -> pd.DataFrame:
-    """Core of latent attention in a prefill: keys 192 and values 128 wide, or on the latent where a kernel does so."""
+    """Count the core of latent attention in a prefill: keys 192 and values 128 wide, or on the latent."""
     new, absorbed = raw["isl"], raw["kernel_source"] == ABSORBED_PREFILL
     key = absorbed.map({True: LATENT + ROPE, False: NOPE + ROPE})
     value = absorbed.map({True: LATENT, False: VALUE})
@@ -137,7 +139,7 @@ def mla_prefill(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def mla_decode(raw: pd.DataFrame) -> pd.DataFrame:
-    """Core of latent attention in decode, in the absorbed form: every head reads the same latent."""
+    """Count the core of latent attention in decode, in the absorbed form: every head reads the same latent."""
     new, seq_len = raw["isl"], raw["step"] + raw["isl"]
     read = terms.cache_read_decode(seq_len, 1)
     return _latent(raw, "mla_decode", new, seq_len, read, LATENT + ROPE, LATENT, 0.0)
@@ -146,7 +148,7 @@ def mla_decode(raw: pd.DataFrame) -> pd.DataFrame:
 def _latent(
     raw: pd.DataFrame, kernel: str, new: Any, seq_len: Any, read: Any, key: Any, value: Any, rebuilt: Any
 ) -> pd.DataFrame:
-    """``rebuilt`` is 1 where keys and values of every head are read, 0 where the core works on the latent."""
+    """Count latent attention; ``rebuilt`` is 1 where keys and values of every head are read, 0 on the latent."""
     heads = raw["num_heads"]
     cache = (read + new) * (LATENT + ROPE) * raw["kv_cache_dtype"].map(ELEMENT_BYTES)
     activations = heads * new * (key + value) * (1 + rebuilt) * BF16
@@ -162,7 +164,7 @@ def _latent(
 
 
 def experts(raw: pd.DataFrame) -> pd.DataFrame:
-    """Routed experts of the first of ``moe_ep_size`` ranks, ``num_tokens`` tokens of all ranks together.
+    """Count routed experts of the first of ``moe_ep_size`` ranks, ``num_tokens`` tokens of all ranks together.
 
     ``balanced`` rows spread tokens as evenly as possible: T*k/ep rows arrive, and as many distinct experts are read as
     there are rows or experts. Other rows draw their loads; the amounts here are the balanced ones, and a rule keeps
@@ -203,7 +205,7 @@ def experts(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def experts_grouped(raw: pd.DataFrame) -> pd.DataFrame:
-    """Routed experts of one rank behind DeepEP's all-to-all: DeepGEMM on rows that stand expert by expert.
+    """Count routed experts of one rank behind DeepEP's all-to-all: DeepGEMM on rows sorted by expert.
 
     ``experts_contiguous`` (prefill): ``num_tokens`` tokens of all ranks arrive once each, of which the rank's experts
     take T*k/ep rows, as many for every expert; the time holds sorting them and summing the results. ``experts_masked``
@@ -244,7 +246,7 @@ def experts_grouped(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def gates(raw: pd.DataFrame) -> pd.Series[int]:
-    """1 for experts with a gate; 0 for those of the Nemotron-3 models (squared ReLU), known by kernel or by shape."""
+    """Return 1 for experts with a gate, 0 for the Nemotron-3 models (squared ReLU), known by kernel or by shape."""
     many = (raw["topk"] == 22) & (raw["num_experts"] == 512)
     few = (raw["topk"] == 6) & (raw["inter_size"] == 1856)
     ungated = raw["kernel_source"].str.contains("nongated") | many | few
