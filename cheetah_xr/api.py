@@ -50,13 +50,13 @@ def evaluate(
     """Evaluate the cost model on a grid, in memory.
 
     A scalar argument becomes a scalar coordinate, a list an axis, a DataArray keeps its own dims (so tp, dp and ep can
-    share one dim ``layout``).
+    lie on one dim ``layout``).
 
     Parameters
     ----------
     model, gpu, precision, efficiency
         Catalogue name, path, mapping or record; or a list of them. As efficiency also a posterior of
-        :func:`cheetah_xr.load_posterior`, whose draws become the axis ``draw``.
+        :func:`cheetah_xr.load_posterior`, whose samples become the axis ``draw``.
     batch
         Concurrent sequences in the whole instance.
     seq_len
@@ -73,9 +73,9 @@ def evaluate(
     scales
         Factors on each record's own number, by "record.field"; a list makes a dim ``<field>_scale``.
     outputs
-        Variables wanted, stored or derived; None is every stored one.
+        Variables to return, stored or derived; None is every stored one.
     dtype
-        Number type of times, "float32" or "float64". Work and capacity are float64.
+        Dtype of times, "float32" or "float64". Work and capacity are float64.
     max_bytes
         Largest result.
 
@@ -100,11 +100,11 @@ def evaluate(
     axes = axes_of(model, gpu, precision, batch=batch, seq_len=seq_len, phase=phase, **arguments)
     if outputs is None:
         return evaluate_axes(axes, None, dtype, max_bytes)
-    wanted = _names(outputs)
-    stored = stored_for(wanted, clipped=axes.options.clips)
-    derived = [name for name in wanted if name in DERIVED]
+    requested = _names(outputs)
+    stored = stored_for(requested, clipped=axes.options.clips)
+    derived = [name for name in requested if name in DERIVED]
     ds = evaluate_axes(axes, stored, dtype, max_bytes)
-    return derive(ds, derived)[wanted] if derived else ds
+    return derive(ds, derived)[requested] if derived else ds
 
 
 def _names(outputs: Any) -> list[str]:
@@ -115,13 +115,13 @@ def _names(outputs: Any) -> list[str]:
 
 
 def stored_for(outputs: Sequence[str], *, clipped: bool = False) -> list[str]:
-    """Stored variables needed for outputs that may be derived; unknown names are kept, for the engine to refuse."""
-    found: list[str] = []
+    """Return the stored variables behind outputs; unknown names are kept, for the engine to reject."""
+    names: list[str] = []
     for name in outputs:
-        found += [n for n in DERIVED[name].needs if n in VARIABLES] if name in DERIVED else [name]
+        names += [n for n in DERIVED[name].needs if n in VARIABLES] if name in DERIVED else [name]
         if clipped and name in DERIVED:
-            found.append("max_batch")
-    return list(dict.fromkeys(found))
+            names.append("max_batch")
+    return list(dict.fromkeys(names))
 
 
 @spelled_out(InstanceArguments, after="phase")
@@ -136,7 +136,7 @@ def breakdown(
     max_bytes: float = 4e9,
     **arguments: Unpack[InstanceArguments],
 ) -> xr.Dataset:
-    """Break a pass down by kernel.
+    """Break a forward pass down by kernel.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def breakdown(
         Dim ``kernel`` (attn_proj, attn_core, dense_mlp, router, shared_experts, routed_experts, embedding, lm_head,
         collectives; small_ops when they are priced): ``time`` (s, a kernel on its own, not reduced by overlap),
         ``flops`` (FLOP) and ``bytes`` (B) by ``cause`` (weights, kv, activations, link, nic) of one GPU, all layers;
-        and ``step_time``, ``time_overhead`` of the whole pass and ``time_overlapped``, what overlap saves.
+        and ``step_time``, ``time_overhead`` of the whole forward pass and ``time_overlapped``, what overlap saves.
 
     Raises
     ------
@@ -178,7 +178,7 @@ def operations(
     options: OptionsLike = None,
     **layout: Unpack[Layout],
 ) -> xr.Dataset:
-    """The ledger of one layer of each group, operation by operation, and of what stands outside the layers.
+    """List the operations of one layer of each group and of what stands outside the layers.
 
     Parameters
     ----------
@@ -191,14 +191,14 @@ def operations(
     precision, batch, tp, dp, ep
         As in :func:`evaluate`.
     options
-        Accounting options; by default small operations are counted as FLOPs.
+        Accounting options; by default elementwise and normalization operations are counted as FLOPs.
 
     Returns
     -------
     xarray.Dataset
         Dim ``operation`` with coordinates ``kernel``, ``group`` and ``count`` (layers of that group, times
         micro-batches): ``flops``, ``bytes_weights``, ``bytes_kv``, ``bytes_activations`` and kernel ``launches`` of one
-        layer and micro-batch on one GPU (seed 2, appendix A).
+        layer and micro-batch on one GPU ([Qwen3-FLOPs], appendix A).
 
     Raises
     ------
@@ -208,8 +208,8 @@ def operations(
     Examples
     --------
     >>> import cheetah_xr as cx
-    >>> ledger = cx.operations("qwen3-32b", "decode", 1000)
-    >>> int(ledger.flops.sel(operation="q_proj"))
+    >>> table = cx.operations("qwen3-32b", "decode", 1000)
+    >>> int(table.flops.sel(operation="q_proj"))
     83886080
     """
     chosen = options_of(options, Options(small_ops="flops"))
@@ -228,7 +228,7 @@ def operations(
 
 
 def layouts(n_gpus: int, model: Source | AnyModel, options: OptionsLike = None) -> xr.Dataset:
-    """Every valid layout of a number of GPUs.
+    """List every valid layout of a number of GPUs.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ def layouts(n_gpus: int, model: Source | AnyModel, options: OptionsLike = None) 
     model
         As in :func:`evaluate`.
     options
-        Options that change what is valid (redundant experts, expert_comm, wider degrees).
+        Options that change what is valid (redundant experts, expert_comm, per-module tensor-parallel degrees).
 
     Returns
     -------
@@ -252,8 +252,8 @@ def layouts(n_gpus: int, model: Source | AnyModel, options: OptionsLike = None) 
     Examples
     --------
     >>> import cheetah_xr as cx
-    >>> found = cx.layouts(4, "llama-3.1-8b")
-    >>> found.tp.values.tolist(), found.dp.values.tolist()
+    >>> valid = cx.layouts(4, "llama-3.1-8b")
+    >>> valid.tp.values.tolist(), valid.dp.values.tolist()
     ([1, 2, 4], [4, 2, 1])
     """
     return layouts_of(n_gpus, load_model(model), options_of(options))
@@ -264,7 +264,7 @@ MOST_GPUS = 1_000_000
 
 
 def layouts_of(n_gpus: int, model: AnyModel, options: Options) -> xr.Dataset:
-    """Layouts for which no condition on model and layout applies."""
+    """Return the layouts for which no condition on model and layout applies."""
     if isinstance(n_gpus, bool) or not isinstance(n_gpus, (int, np.integer)) or n_gpus < 1:
         raise SpecError(f"n_gpus: expected a whole number of at least 1, got {n_gpus!r}")
     if n_gpus > MOST_GPUS:

@@ -68,7 +68,7 @@ class RecordArguments(TypedDict, total=False):
 
 
 class InstanceArguments(Layout, RecordArguments, total=False):
-    """What describes one instance beside its model, accelerator and precision."""
+    """Layout of one instance, and how its work becomes time."""
 
 
 DEFAULTS: dict[str, Any] = {
@@ -83,9 +83,9 @@ DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Axes:
-    """What a sweep asks, as given: records by axis, and numbers by name.
+    """The arguments of a sweep, as given: records by axis, and numbers by name.
 
-    `draws` are numbers by "record.field" that stand for the record's own, `beside` coordinates the result carries, and
+    `draws` are numbers by "record.field" that stand for the record's own, `coords` coordinates the result carries, and
     `errors` residual scales: all three come from a posterior (:func:`cheetah_xr.engine.posterior_axis.with_draws`).
     """
 
@@ -103,7 +103,7 @@ class Axes:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     scales: Mapping[str, Any] = field(default_factory=dict)
     draws: Mapping[str, xr.DataArray] = field(default_factory=dict)
-    beside: Mapping[str, xr.DataArray] = field(default_factory=dict)
+    coords: Mapping[str, xr.DataArray] = field(default_factory=dict)
     errors: Mapping[str, xr.DataArray] = field(default_factory=dict)
 
 

@@ -107,7 +107,7 @@ def _labelled(name: str, value: Any, dim: str) -> Labelled:
 
 
 def _as_numbers(name: str, value: Any) -> Array:
-    """An array of finite numbers; text, booleans and None are refused."""
+    """An array of finite numbers; text, booleans and None are rejected."""
     try:
         values = np.asarray(value)
     except ValueError:
@@ -128,20 +128,20 @@ def _short(value: Any) -> str:
 
 def labelled_integers(name: str, value: Any, least: int | None) -> Labelled:
     """Whole numbers on the dim of their name, or on those of a DataArray."""
-    found = _labelled(name, value, name)
-    values = found.values
+    given = _labelled(name, value, name)
+    values = given.values
     if np.any(values != np.round(values)):
         raise SpecError(f"{name}: values must be whole numbers, got {_short(value)}")
     if least is not None and np.any(values < least):
         raise SpecError(f"{name}: values must be at least {least}, got {_short(value)}")
     if np.any(np.abs(values) > 2**53):
         raise SpecError(f"{name}: values above 2**53 are not exact, got {_short(value)}")
-    return Labelled(found.dims, values.astype(np.int64))
+    return Labelled(given.dims, values.astype(np.int64))
 
 
 def labelled_numbers(axes: Axes, given: Mapping[str, Labelled]) -> dict[str, Labelled]:
     """Overrides and scales by "record.field" ("scale:record.field" for scales), validated."""
-    found = {k: Labelled(tuple(map(str, v.dims)), v.values) for k, v in axes.draws.items() if k not in axes.overrides}
+    numbers = {k: Labelled(tuple(map(str, v.dims)), v.values) for k, v in axes.draws.items() if k not in axes.overrides}
     for key, value in axes.overrides.items():
         record, name = _field(key, "overrides")
         item = _labelled(f"overrides: {key}", value, name)
@@ -151,7 +151,7 @@ def labelled_numbers(axes: Axes, given: Mapping[str, Labelled]) -> dict[str, Lab
             _check_models_have(name, key, given[d.MODEL])
             if name in STRUCTURE and np.any(item.values == 0):
                 raise SpecError(f"overrides: {key}: 0 is another structure; give a model without it instead")
-        found[key] = item
+        numbers[key] = item
     for key, value in axes.scales.items():
         record, name = _field(key, "scales")
         if record in (d.MODEL, "options"):
@@ -163,16 +163,16 @@ def labelled_numbers(axes: Axes, given: Mapping[str, Labelled]) -> dict[str, Lab
             raise SpecError(f"scales: {key}: factors must be above 0, got {_short(value)}")
         records = given[record].values
         own = [getattr(r, name) for r in records]
-        if key in found:  # drawn: its least and its largest number
-            own = [float(found[key].values.min()), float(found[key].values.max())]
+        if key in numbers:  # drawn: its least and its largest number
+            own = [float(numbers[key].values.min()), float(numbers[key].values.max())]
         without = [r.name for r, value in zip(records, own, strict=False) if value is None]
         if record == d.EFFICIENCY and without:  # None stands for another number, which has a factor of its own
             raise SpecError(f"scales: {key}: {', '.join(without)} has no {name}")
         bases = set(own) - {None}
         for base, factor in itertools.product(sorted(bases), np.unique(item.values)):
             check_number(record, name, base * float(factor), f"scales: {key}: {base:g} x {factor:g}")
-        found[f"scale:{key}"] = item
-    return found
+        numbers[f"scale:{key}"] = item
+    return numbers
 
 
 STRUCTURE = ("q_lora_rank", "linear_conv", "linear_gate_rank")

@@ -40,9 +40,9 @@ MakeCase = Callable[[Grid, int, int, Selection], Case]
 
 @dataclass(frozen=True)
 class Engine:
-    """A grid and what is wanted of it; the same for every block and tile, so that results do not depend on either.
+    """A grid and the variables requested of it; equal for all blocks and tiles: results do not depend on either.
 
-    `case` makes the pass of a tile, by default the one the grid describes.
+    `case` makes the forward pass of a tile, by default the one the grid describes.
     """
 
     grid: Grid
@@ -51,23 +51,23 @@ class Engine:
     case: MakeCase | None = None
 
     def dims_of(self, name: str) -> tuple[str, ...]:
-        """Dims of a variable in canonical order."""
+        """Return the dims of a variable in canonical order."""
         return self.grid.dims_of(variable_inputs(name, self.grid.options))
 
     def dtype_of(self, name: str) -> np.dtype[Any]:
-        """Number type of a variable in memory."""
+        """Return the dtype of a variable in memory."""
         kind = VARIABLES[name].kind
         return np.dtype(np.int8) if kind == "flag" else self.dtype if kind == "time" else np.dtype(np.float64)
 
     def nbytes(self) -> int:
-        """Bytes of all wanted variables."""
+        """Count the bytes of all requested variables."""
         sizes = self.grid.sizes
         return sum(
             math.prod(sizes[dim] for dim in self.dims_of(name)) * self.dtype_of(name).itemsize for name in self.names
         )
 
     def compute(self, selection: Selection | None = None) -> dict[str, Array]:
-        """Values of a block.
+        """Compute the values of a block.
 
         Parameters
         ----------
@@ -157,14 +157,14 @@ def masked(values: Mapping[str, Value], code: Value, dtype: np.dtype[Any]) -> di
     if not isinstance(code, Later) and np.all(code == NONE):
         return {**values, "status": np.int8(CODES["ok"])}
     stopped = larger(np.int8(NONE), code)
-    found = {"status": times(code, stopped)}
+    result = {"status": times(code, stopped)}
     stopped = apply(np.subtract, stopped, equal(code, np.int8(CODES["clipped"])))
     for name, value in values.items():
         if VARIABLES[name].kind == "flag":
-            found[name] = apply(np.bitwise_or, value, apply(np.negative, stopped))
+            result[name] = apply(np.bitwise_or, value, apply(np.negative, stopped))
         else:
-            found[name] = apply(np.add, value, nan_where(stopped, dtype))
-    return found
+            result[name] = apply(np.add, value, nan_where(stopped, dtype))
+    return result
 
 
 def pieces(block: Selection, order: Sequence[str], room: int, loops: Sequence[str]) -> Iterator[dict[str, slice]]:
@@ -217,33 +217,33 @@ def variable_inputs(name: str, options: Options) -> tuple[str, ...]:
 
 
 def prepare(axes: Axes, names: Sequence[str] | None = None, dtype: str = "float32") -> Engine:
-    """Resolve what is asked.
+    """Resolve arguments into a grid and the variables requested.
 
     Raises
     ------
     SpecError
-        For an argument that cannot be used, an unknown variable or number type.
+        For an argument that cannot be used, an unknown variable or dtype.
     """
     if dtype not in ("float32", "float64"):
         raise SpecError(f"dtype {dtype!r}: allowed are float32 and float64")
-    wanted = tuple(VARIABLES) if names is None else tuple(dict.fromkeys(names))
-    unknown = [name for name in wanted if name not in VARIABLES]
+    requested = tuple(VARIABLES) if names is None else tuple(dict.fromkeys(names))
+    unknown = [name for name in requested if name not in VARIABLES]
     if unknown:
         raise SpecError(f"outputs: unknown variable {', '.join(unknown)}; known: {', '.join(VARIABLES)}")
     grid = build(axes)
-    return Engine(grid, wanted, np.dtype(dtype))
+    return Engine(grid, requested, np.dtype(dtype))
 
 
 def attributes(name: str) -> dict[str, Any]:
-    """Units, long_name and, for flags, codes and meanings (CF)."""
+    """Return units, long_name and, for flags, codes and meanings (CF)."""
     variable = VARIABLES[name]
-    found: dict[str, Any] = {"units": variable.units, "long_name": variable.long_name}
+    attrs: dict[str, Any] = {"units": variable.units, "long_name": variable.long_name}
     if variable.kind == "flag":
         codes = CODES if name == "status" else BOTTLENECKS
-        found["flag_values"] = np.array(list(codes.values()), dtype=np.int8)
-        found["flag_meanings"] = " ".join(codes)
-        found["comment"] = "-1 means not computed"
-    return found
+        attrs["flag_values"] = np.array(list(codes.values()), dtype=np.int8)
+        attrs["flag_meanings"] = " ".join(codes)
+        attrs["comment"] = "-1 means not computed"
+    return attrs
 
 
 def dataset_attributes(grid: Grid) -> dict[str, str]:
@@ -284,7 +284,7 @@ def as_dataset(engine: Engine, values: Mapping[str, Array], more: Mapping[str, A
 
 
 def check_size(nbytes: float, max_bytes: Any, what: str) -> None:
-    """Refuse what is larger than the caller allows."""
+    """Reject what is larger than the caller allows."""
     if isinstance(max_bytes, bool) or not isinstance(max_bytes, (int, float)) or not max_bytes > 0:
         raise SpecError(f"max_bytes: expected a number of bytes above 0, got {max_bytes!r}")
     if nbytes > max_bytes:

@@ -35,10 +35,10 @@ from .posterior_axis import RESIDUAL_SCALE, residual_scale
 
 Array = NDArray[Any]
 
-BESIDE_GPU = ("hbm_bandwidth", "peak_bf16", "link_bandwidth", "memory_bytes", "tdp", "price_per_hour")
-BESIDE_MODEL = ("n_parameters", "n_parameters_active")
-BESIDE = (*BESIDE_GPU, *BESIDE_MODEL)
-"""Numbers of the records that stand beside their labels as coordinates."""
+GPU_COORDS = ("hbm_bandwidth", "peak_bf16", "link_bandwidth", "memory_bytes", "tdp", "price_per_hour")
+MODEL_COORDS = ("n_parameters", "n_parameters_active")
+RECORD_COORDS = (*GPU_COORDS, *MODEL_COORDS)
+"""Numbers of the records that are coordinates too, with the labels of their axis."""
 
 FIELD_UNITS = {
     **dict.fromkeys(("hbm_bandwidth", "link_bandwidth", "link_pairwise", "nic_bandwidth"), "B/s"),
@@ -71,17 +71,17 @@ class Grid:
 
     @property
     def n_points(self) -> int:
-        """Points of the grid."""
+        """Count the points of the grid."""
         return int(np.prod([self.sizes[x] for x in self.dims], dtype=object)) if self.dims else 1
 
     def dims_of(self, inputs: Sequence[str]) -> tuple[str, ...]:
-        """Dims a variable that depends on these inputs lives on, in canonical order."""
+        """Return the dims of a variable that depends on these inputs, in canonical order."""
         used = {dim for root in inputs for dim in self.roots.get(root, ())}
         return tuple(dim for dim in self.dims if dim in used)
 
 
 def build(axes: Axes) -> Grid:
-    """Resolve what was asked into a grid.
+    """Resolve arguments into a grid.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def build(axes: Axes) -> Grid:
 
 def _check_dims(axes: Axes, given: Mapping[str, Labelled], numbers: Mapping[str, Labelled]) -> None:
     """A DataArray's dim is its own, a new one, or an axis that is there and has the same labels."""
-    taken = {*TYPES, *given, *BESIDE, *FIELD_UNITS, "n_gpus"}
+    taken = {*TYPES, *given, *RECORD_COORDS, *FIELD_UNITS, "n_gpus"}
     replaced = {key.rpartition(".")[2]: item for key, item in numbers.items() if item.dims and key[:6] != "scale:"}
     axis_of = {**given, **replaced}
     own = {name: item.dims for name, item in axis_of.items()}
@@ -190,7 +190,7 @@ def _nan(value: Any) -> float:
 def _coords(
     axes: Axes, given: Mapping[str, Labelled], numbers: Mapping[str, Labelled], dims: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Coordinates: labels, numbers of the axes, and what a reader needs beside them, with units."""
+    """Coordinates: labels, numbers of the axes, and what a reader needs with them, with units."""
     coords: dict[str, Any] = {}
     for name in (*d.RECORDS, d.PHASE):
         item = given[name]
@@ -210,15 +210,15 @@ def _coords(
                 if key in dims and key not in coords:
                     coords[str(key)] = (values.dims, values.values, dict(values.attrs))
     errors = {RESIDUAL_SCALE: residual_scale(axes.errors, given[d.MODEL])} if axes.errors else {}
-    for name, values in {**axes.beside, **errors}.items():
+    for name, values in {**axes.coords, **errors}.items():
         coords[name] = (values.dims, values.values, dict(values.attrs))
     coords["n_gpus"] = _n_gpus(given)
     gpu = given[d.GPU]
-    for name in BESIDE_GPU:
+    for name in GPU_COORDS:
         column = [_nan(getattr(r, name)) for r in gpu.values]
         coords[name] = (gpu.dims, column if gpu.dims else column[0], described(name))
     models = given[d.MODEL]
-    for name in BESIDE_MODEL:
+    for name in MODEL_COORDS:
         column = [float(getattr(m, name)) for m in models.values]
         coords[name] = (models.dims, column if models.dims else column[0], described(name))
     for key, item in numbers.items():
@@ -236,7 +236,7 @@ def _coords(
 
 
 def described(name: str) -> dict[str, str]:
-    """Unit and name in words of a number of a record."""
+    """Return the unit and the label of a number of a record."""
     return {"units": FIELD_UNITS.get(name, "1"), "long_name": name.replace("_", " ")}
 
 

@@ -1,4 +1,4 @@
-"""A pass broken down by kernel, on the whole grid at once."""
+"""Break forward passes down by kernel, on the whole grid at once."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from .validity import CODES, NONE, lowest
 from .variables import EVERYTHING
 
 SOMETIMES = ("indexer", "small_ops")
-"""Kernels that are named only where some pass has them."""
+"""Kernels that are named only where some forward pass has them."""
 ALL_CAUSES = (*CAUSES, "link", "nic")
 COLUMNS = ("time", "flops", *ALL_CAUSES)
 
 
 def breakdown_of(axes: Axes, max_bytes: float) -> xr.Dataset:
-    """Break the passes of a grid down; see :func:`cheetah_xr.breakdown`."""
+    """Break the forward passes of a grid down; see :func:`cheetah_xr.breakdown`."""
     engine = prepare(axes, ["step_time", "time_overhead", "status"], "float64")
     kernels = _kernels(engine.grid)
     size = engine.grid.n_points * 8 * len(kernels) * len(COLUMNS)
@@ -69,7 +69,7 @@ def _labelled(kernels: tuple[str, ...], dims: tuple[str, ...], columns: Array, o
 
 
 def _kernels(grid: Grid) -> tuple[str, ...]:
-    """Kernels of a breakdown in order."""
+    """Return the kernels of a breakdown in order."""
     models = (*grid.models.values, grid.options.drafter)
     there = {"small_ops"} if grid.options.small_ops != "none" else set()
     if any(g.indexer == "own" for m in models if isinstance(m, Model) for g in (*m.groups, *m.mtp)):
@@ -78,7 +78,7 @@ def _kernels(grid: Grid) -> tuple[str, ...]:
 
 
 def _cases(engine: Engine) -> Iterator[tuple[dict[str, slice], Case]]:
-    """The case of every model and phase, and the part of the grid it covers."""
+    """Yield the case of every model and phase, and the part of the grid it covers."""
     grid = engine.grid
     for model, phase in itertools.product(range(len(grid.models.values)), range(len(grid.phases.values))):
         part = {dim: slice(0, n) for dim, n in grid.sizes.items()}
@@ -89,7 +89,7 @@ def _cases(engine: Engine) -> Iterator[tuple[dict[str, slice], Case]]:
 
 
 def _placed(engine: Engine, dims: tuple[str, ...], value: Any) -> Any:
-    """From the layout of arrays to the canonical order of dims."""
+    """Transpose from the order of arrays to the canonical order of dims."""
     array = np.asarray(value)
     if array.ndim == 0:
         return array
@@ -97,12 +97,12 @@ def _placed(engine: Engine, dims: tuple[str, ...], value: Any) -> Any:
 
 
 def _times(case: Case) -> dict[tuple[str, str], Num]:
-    """Seconds of every kernel: its share of its component's bound when components are the granularity."""
+    """Return the seconds of every kernel: its part of its component's bound when components are the granularity."""
     seconds = forward_pass_seconds(case)
-    found: dict[tuple[str, str], Num] = {}
+    seconds_by_kernel: dict[tuple[str, str], Num] = {}
 
     def put(kernel: str, value: Num) -> None:
-        found[kernel, "time"] = found.get((kernel, "time"), 0.0) + value
+        seconds_by_kernel[kernel, "time"] = seconds_by_kernel.get((kernel, "time"), 0.0) + value
 
     for stage in seconds.stages:
         groups: dict[Any, list[Any]] = {}
@@ -116,16 +116,16 @@ def _times(case: Case) -> dict[tuple[str, str], Num]:
                 put(k.kernel, np.where(bound, c, m))
         for sent in (*stage.expert_all_to_all, *stage.other_collectives):
             put("collectives", case.sequence_counts[sent.per] * sent.sent + sent.latency)
-    return found
+    return seconds_by_kernel
 
 
 def _work(case: Case) -> dict[tuple[str, str], Num]:
-    """FLOPs and bytes by kernel and cause."""
-    found: dict[tuple[str, str], Num] = {}
+    """Count FLOPs and bytes by kernel and cause."""
+    amounts: dict[tuple[str, str], Num] = {}
 
     def put(kernel: str, cause: str, value: Num) -> None:
         if not is_zero(value):
-            found[kernel, cause] = found.get((kernel, cause), 0.0) + value
+            amounts[kernel, cause] = amounts.get((kernel, cause), 0.0) + value
 
     for layer, times in priced(case.work, case.options):
         for (kernel, _, per), work in by_kernel(layer.operations).items():
@@ -137,4 +137,4 @@ def _work(case: Case) -> dict[tuple[str, str], Num]:
         for c in (*layer.expert_all_to_all, *layer.other_collectives):
             put("collectives", "link", c.link * case.sequence_counts[c.per] * times)
             put("collectives", "nic", c.nic * case.sequence_counts[c.per] * times)
-    return found
+    return amounts

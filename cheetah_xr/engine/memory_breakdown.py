@@ -1,4 +1,4 @@
-"""What the memory of one GPU holds, item by item and in plain words."""
+"""What the memory of one GPU holds, item by item, with the rule behind each."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def explain_memory(
     phase: PhaseLike = "decode",
     **arguments: Unpack[InstanceArguments],
 ) -> pd.DataFrame:
-    """Say what the memory of one GPU holds at one point.
+    """List what the memory of one GPU holds at one point.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def explain_memory(
     -------
     pandas.DataFrame
         One row per item: ``kind`` (device, weights, sequence), ``what``, ``layers`` that keep it, ``bytes`` on one GPU
-        (those of kind sequence are of one sequence) and the ``rule`` in words.
+        (those of kind sequence are of one sequence) and the ``rule``.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def explain_memory(
 
 
 def memory_of(axes: Axes) -> tuple[Case, list[Item]]:
-    """Everything in the memory of one GPU; see :func:`explain_memory`."""
+    """List everything in the memory of one GPU; see :func:`explain_memory`."""
     grid, case = one_point(axes, "explain_memory")
     return case, [*_budget(case, float(grid.inputs["gpu.memory_bytes"])), *_weights(case), *_caches(case)]
 
@@ -117,7 +117,7 @@ def _budget(case: Case, memory: float) -> list[Item]:
         "free_at_start": "of what is free before loading",
         "free_after_load": "of what the weights leave free",
     }[options.memory_base]
-    found = [
+    items = [
         Item("device", "memory", 0, memory, "what the device reports, else its label"),
         Item(
             "device",
@@ -128,41 +128,41 @@ def _budget(case: Case, memory: float) -> list[Item]:
         ),
     ]
     if options.reserve_bytes:
-        found.append(Item("device", "reserve", 0, float(options.reserve_bytes), "activations and workspaces; an input"))
-    return found
+        items.append(Item("device", "reserve", 0, float(options.reserve_bytes), "activations and workspaces; an input"))
+    return items
 
 
 def _weights(case: Case) -> list[Item]:
-    found: dict[str, float] = {}
+    sizes: dict[str, float] = {}
     for layer in case.work.parts:
         for op in layer.operations:
             what = WEIGHTS.get(op.kernel, op.kernel)
             what = MEANT.get(op.name, what)
             name = f"drafter: {what}" if layer.is_draft else what
-            found[name] = found.get(name, 0.0) + float(layer.count * op.resident_weights)
-    total = sum(found.values())
+            sizes[name] = sizes.get(name, 0.0) + float(layer.count * op.resident_weights)
+    total = sum(sizes.values())
     return [
-        *(Item("weights", name, 0, size, f"{size / total:.1%} of the weights") for name, size in found.items() if size),
+        *(Item("weights", name, 0, size, f"{size / total:.1%} of the weights") for name, size in sizes.items() if size),
         Item("weights", "all weights", 0, total, ""),
     ]
 
 
 def _caches(case: Case) -> list[Item]:
     tokens = float(case.p.context)
-    found = [
+    items = [
         Item("sequence", what, int(count), float(count * item.bytes_at(tokens)), rule(item, count))
         for what, count, item in sequence_items(case)
     ]
     total = float(case.capacity.per_sequence)
     fits = float(case.capacity.sequences)
     return [
-        *found,
+        *items,
         Item("sequence", "one sequence", 0, total, f"{tokens:,.0f} tokens; {fits:,.0f} of them fit on a GPU"),
     ]
 
 
 def sequence_items(case: Case) -> Iterator[tuple[str, int, CacheFootprint]]:
-    """What one sequence keeps, equal kinds of layers together: name, layers, rule."""
+    """Yield the KV-cache footprint of one sequence, equal kinds of layers together: name, layers, rule."""
     yield from merged(case.model, case.precision, case.p)
     drafter = case.options.drafter
     if isinstance(drafter, (Model, ParameterCountModel)):
@@ -187,7 +187,7 @@ def merged(model: AnyModel, precision: Precision, p: ForwardPass) -> Iterator[tu
 
 
 def rule(item: CacheFootprint, layers: float) -> str:
-    """How an item grows, in words."""
+    """Say how an item grows."""
     if item.fixed_bytes:
         return f"{size(float(layers * item.fixed_bytes))} whatever the length"
     words = f"{size(float(layers * item.bytes_per_token))} per token"

@@ -1,4 +1,4 @@
-"""Work out one pass without its times: what its operations are and what memory holds."""
+"""Work out one forward pass without its times: its operations, and what memory holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The per-operation ledger as a dataset."""
+"""The operations of a forward pass as a dataset."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ ANY_GPU = {
 
 
 def operations_of(axes: Axes) -> xr.Dataset:
-    """Ledger of one pass; see :func:`cheetah_xr.operations`."""
+    """List the operations of one forward pass; see :func:`cheetah_xr.operations`."""
     _, case = one_point(axes, "operations")
     code = int(np.asarray(lowest(list(case.conditions))))
     if code != NONE:
         reason = next(name for name, value in CODES.items() if value == code)
-        raise SpecError(f"operations: the pass is not valid: {reason}")
+        raise SpecError(f"operations: the forward pass is not valid: {reason}")
     layers = [(layer, op) for layer in case.work.parts for op in layer.operations]
     columns: dict[str, Any] = {
         "flops": [op.flops * case.sequence_counts[op.per] for _, op in layers],
@@ -56,5 +56,5 @@ def operations_of(axes: Axes) -> xr.Dataset:
 
 
 def _times(layer: LayerWork, case: Case) -> int:
-    """How often the operations of a layer are done in the pass: its layers, for every micro-batch."""
+    """Count how often a forward pass does the operations of a layer: its layers, for every micro-batch."""
     return int(layer.times * (1 if layer.part in OUTSIDE else case.options.micro_batches))

@@ -1,4 +1,4 @@
-"""A posterior as the efficiency of a sweep: a record, and the fields of it that differ from draw to draw."""
+"""A posterior as the efficiency of a sweep: a record, and the fields of it that differ from sample to sample."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ RESIDUAL_SCALE = "residual_scale"
 
 RESIDUAL_SCALE_PREFILL = "residual_scale_prefill"
 RESIDUAL_SCALES = ("residual_scale_dense", "residual_scale_moe", RESIDUAL_SCALE_PREFILL)
-"""Scales in a posterior: of passes of models without routed experts, of models with them, and of what prompts add to
-times that decoding has a part in."""
+"""Residual scales of a posterior: of forward passes of models without routed experts, of models with them, and of
+prefill interference."""
 
 BASE = "base"
-"""Attribute of a posterior: the efficiency record whose fields no factor sets, as JSON."""
+"""Attribute of a posterior: the efficiency record whose fields are not fitted, as JSON."""
 
 
 def with_draws(axes: Axes) -> Axes:
-    """Axes with a posterior given as the efficiency taken apart; others as they are.
+    """Take a posterior that is given as the efficiency apart; other axes are returned as they are.
 
     Raises
     ------
@@ -45,14 +45,14 @@ def with_draws(axes: Axes) -> Axes:
     for name in map(str, posterior.data_vars):
         if name not in RESIDUAL_SCALES:
             draws[f"{d.EFFICIENCY}.{name}"] = _drawn(posterior, name, base.name)
-    beside = {d.DRAW: posterior[d.DRAW]} if d.DRAW in posterior.variables else {}
+    coords = {d.DRAW: posterior[d.DRAW]} if d.DRAW in posterior.variables else {}
     known = all(name in posterior.variables for name in RESIDUAL_SCALES)
     errors = {name: posterior[name] for name in RESIDUAL_SCALES} if known else {}
-    return replace(axes, efficiency=base, draws=draws, beside=beside, errors=errors)
+    return replace(axes, efficiency=base, draws=draws, coords=coords, errors=errors)
 
 
 def _base(posterior: xr.Dataset) -> Efficiency:
-    """The record behind the draws."""
+    """Return the record behind the samples."""
     try:
         data: Any = json.loads(posterior.attrs[BASE])
     except (KeyError, TypeError, ValueError):
@@ -63,20 +63,20 @@ def _base(posterior: xr.Dataset) -> Efficiency:
 
 
 def residual_scale(scales: Mapping[str, xr.DataArray], models: Labelled) -> xr.DataArray:
-    """Scale of the errors of every model's passes, in every draw."""
+    """Return the residual scale of every model's forward passes, in every sample."""
     dense, experts = (scales[name].drop_vars(list(scales[name].coords)) for name in RESIDUAL_SCALES[:2])
     routed = [model.is_moe for model in models.values]
-    found = experts.where(xr.DataArray(routed if models.dims else routed[0], dims=models.dims), dense)
-    return found.assign_attrs({**dense.attrs, "long_name": "scale of ln(measured/predicted)"})
+    scale = experts.where(xr.DataArray(routed if models.dims else routed[0], dims=models.dims), dense)
+    return scale.assign_attrs({**dense.attrs, "long_name": "scale of ln(measured/predicted)"})
 
 
-def between(passes: Any, prompts: Any, share: Any) -> Any:
-    """Logarithm of the scale of a time of which prompts take a share beside decoding, from those of both."""
-    return (1 - share) * passes + share * prompts
+def between(passes: Any, prompts: Any, fraction: Any) -> Any:
+    """Return the log of the residual scale of a time, a fraction of which is prefill interference, from both logs."""
+    return (1 - fraction) * passes + fraction * prompts
 
 
 def _drawn(posterior: xr.Dataset, name: str, label: str) -> xr.DataArray:
-    """One field in every draw, numbers the record would accept."""
+    """Return one field in every sample: numbers the record would accept."""
     values, where = posterior[name], f"efficiency: posterior {label}: {name}"
     if name not in Efficiency.numeric_fields():
         raise SpecError(f"{where}: is no number of an efficiency record")

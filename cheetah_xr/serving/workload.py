@@ -13,7 +13,7 @@ from ..engine import dims as d
 from ..engine.arguments import Axes, GpuLike, InstanceArguments, ModelLike, PrecisionLike
 from ..engine.axes import TYPES, labelled_integers
 from ..engine.gather import axes_of
-from ..engine.grid import BESIDE, FIELD_UNITS, Grid, build
+from ..engine.grid import FIELD_UNITS, RECORD_COORDS, Grid, build
 from ..specs import SpecError
 
 CACHED = "options.cached_tokens"
@@ -36,7 +36,7 @@ MEANINGS = {
 LEAST = {"osl": 2}
 """Least values above 1: the first output token comes from prefill, so decode needs a second."""
 
-RESERVED = {*TYPES, *d.LEADING, *d.TRAILING, *BESIDE, *FIELD_UNITS, *MEANINGS, CHUNK, "n_gpus"}
+RESERVED = {*TYPES, *d.LEADING, *d.TRAILING, *RECORD_COORDS, *FIELD_UNITS, *MEANINGS, CHUNK, "n_gpus"}
 
 
 @dataclass(frozen=True)

@@ -45,12 +45,13 @@ class Efficiency(Record):
     routed_experts where these multiply in that type: what a GEMM reaches of that peak, over what it reaches of bf16's.
     Routed experts with four-bit weights (below one byte) may have numbers of their own, else None: ``*_fp4`` where they
     are multiplied in fp4 or fp8, ``*_w4`` where they are converted and multiplied in bf16 or fp16.
-    ``compute_routed_experts_grouped`` is for experts whose tokens arrive by exchange (dp and ep above 1), sorted for
+    ``compute_routed_experts_grouped`` is for experts whose tokens arrive by all-to-all (dp and ep above 1), sorted for
     kernels that multiply one expert after the other; None: as ``compute_routed_experts``.
     ``launch_*`` is paid for each launch of a kernel of its class, ``tau_layer`` per layer, ``tau_layer_prefill`` also
-    per layer of a pass over prompts with more than 512 tokens on an attention rank (its kernels are launched one by
-    one; decode and smaller passes replay captured graphs), ``tau_global`` per pass, ``tau_batch`` per sequence of the
-    instance and pass (seed 1, appendix), ``tau_sequence`` per sequence of one attention rank and pass.
+    per layer of a prefill with more than 512 tokens on an attention rank (eager prefill: its kernels are launched one
+    by one; decode and smaller forward passes replay CUDA graphs), ``tau_global`` per forward pass, ``tau_batch`` per
+    sequence of the instance and forward pass ([CHEETAH], appendix), ``tau_sequence`` per sequence of one attention rank
+    and forward pass.
     ``latency_message`` is paid for each message of a collective: 2(n-1) in a ring all-reduce, n-1 otherwise.
     """
 

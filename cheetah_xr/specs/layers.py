@@ -39,15 +39,15 @@ class LayerGroup(BaseModel):
         Layers of this kind.
     attention
         "gqa" (multi-head and multi-query too), "mla", "compressed" (DeepSeek-V4: one vector as key and value, a window
-        of raw tokens beside compressed entries), the recurrent "deltanet", "kda", "mamba2" and "lightning", or "none".
+        of raw tokens and compressed entries), the recurrent "deltanet", "kda", "mamba2" and "lightning", or "none".
     mlp
-        "dense", "moe", "moe+dense" (experts beside a dense MLP) or "none".
+        "dense", "moe", "moe+dense" (experts along with a dense MLP) or "none".
     window, chunk
         Tokens a query looks back over; tokens after which attention restarts.
     compress
-        Tokens behind one compressed entry; None keeps the window only.
+        Tokens behind one compressed entry; None is the window only.
     indexer
-        Sparse attention: "own" scores every key and keeps the best `index_top_k`, "shared" reuses the choice of an
+        Sparse attention: "own" scores every key and selects the top `index_top_k`, "shared" reuses the selection of an
         earlier layer.
     sinks
         One learned logit per head in the softmax.
@@ -56,7 +56,7 @@ class LayerGroup(BaseModel):
     kv_shared
         Keys and values are those of an earlier layer: neither weights nor cache of their own.
     hash_routing
-        Experts are looked up by token, in a table beside the router.
+        Experts are looked up by token, in a table of its own.
     n_kv_heads, head_dim, v_head_dim, intermediate, rotary, norms_per_layer
         Instead of the model's, in this group.
     extra_parameters

@@ -134,11 +134,11 @@ def _record(kind: str, data: dict[str, Any], where: str, name: str) -> Any:
 def _stamp(path: Path) -> _Stamp | None:
     """Return what tells a file from one that was changed or replaced; None where that cannot be told."""
     try:
-        found = path.stat()
+        stat = path.stat()
     except (OSError, ValueError):
         return None
-    age = time.time_ns() - found.st_mtime_ns
-    return None if age < COARSE_CLOCK else (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
+    age = time.time_ns() - stat.st_mtime_ns
+    return None if age < COARSE_CLOCK else (stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_size)
 
 
 @lru_cache(maxsize=KEPT_RECORDS)

@@ -38,7 +38,7 @@ class Model(Record):
     qk_norm
         Norm on queries and keys: "head" has one vector per head width, "full" one over all heads.
     qkv_bias, o_bias, mlp_bias, router_bias
-        Vectors beside the matrices of those names.
+        Bias vectors of the matrices of those names.
     output_gate
         A gate on the output of attention, as wide as its values.
     kv_lora_rank, q_lora_rank, qk_nope_head_dim, qk_rope_head_dim
@@ -46,7 +46,7 @@ class Model(Record):
     o_groups, o_lora_rank
         Low-rank output projection in groups of heads (compressed attention).
     index_heads, index_dim, index_top_k
-        Indexer of sparse attention: its heads, their width, the tokens (or compressed entries) it keeps.
+        Indexer of sparse attention: its heads, their width, the tokens (or compressed entries) it selects.
     linear_key_heads, linear_value_heads, linear_key_dim, linear_value_dim
         Recurrent mixers: every value head has a state of key width times value width. In Mamba-2 these are groups,
         heads, state size and head width.
@@ -63,8 +63,8 @@ class Model(Record):
     groups
         Kinds of layers.
     mtp, mtp_embeddings
-        Layers of the multi-token-prediction module, counted apart; whether the checkpoint repeats embedding and LM
-        head in it.
+        Layers of the multi-token-prediction (MTP) module, counted apart; whether the checkpoint repeats embedding and
+        LM head in it.
     vision_parameters
         Parameters of vision tower and projector: they take memory and, in this model, no time.
     extra_parameters
@@ -151,7 +151,7 @@ class Model(Record):
         return self
 
     def of(self, group: LayerGroup) -> Self:
-        """The model as a group of its layers sees it: the group's own widths in place of the model's."""
+        """Return the model as a group of its layers sees it: the group's own widths in place of the model's."""
         own = {name: value for name in OWN_WIDTHS if (value := getattr(group, name)) is not None}
         return self.model_copy(update=own) if own else self
 
@@ -170,7 +170,7 @@ class Model(Record):
 
     @property
     def n_layers(self) -> int:
-        """Layers of all groups."""
+        """Count the layers of all groups."""
         return sum(group.count for group in self.groups)
 
     @property
@@ -185,22 +185,22 @@ class Model(Record):
 
     @property
     def n_parameters(self) -> int:
-        """Every parameter of the text model: norms and biases too, tied embeddings once, prediction modules apart."""
+        """Count every parameter of the text model: norms and biases too, tied embeddings once, the MTP module apart."""
         return self._layers(self.groups, self.n_experts or 0) + parameters.outside_parameters(self)
 
     @property
     def n_parameters_active(self) -> int:
-        """Parameters one token meets: `top_k` of the routed experts, all the rest, embeddings included."""
+        """Count the parameters one token meets: `top_k` of the routed experts, all the rest, embeddings included."""
         return self._layers(self.groups, self.top_k or 0) + parameters.outside_parameters(self)
 
     @property
     def n_parameters_mtp(self) -> int:
-        """Parameters of the multi-token-prediction module, without embedding and LM head, which it shares."""
+        """Count the parameters of the MTP module, without embedding and LM head, which are those of the model."""
         return parameters.mtp_parameters(self, self._layers(self.mtp, self.n_experts or 0)) if self.mtp else 0
 
     @property
     def n_parameters_checkpoint(self) -> int:
-        """Everything a checkpoint holds: text model, prediction module (with its repeated embeddings), vision tower."""
+        """Count everything a checkpoint holds: text model, MTP module (with its repeated embeddings), vision tower."""
         repeated = 2 * self.vocab * self.hidden if self.mtp_embeddings else 0
         return self.n_parameters + self.n_parameters_mtp + repeated + self.vision_parameters
 

@@ -41,23 +41,25 @@ class Options(Frozen):
     ----------
     granularity
         "kernel": the roofline maximum of each kernel, then the sum. "component": of attention, MLP, embedding and
-        LM head as wholes (seed 1).
+        LM head as wholes ([CHEETAH]).
     activation_traffic
-        "gemm" counts inputs and outputs of every GEMM, "none" leaves them out (seeds 2 and 3).
+        "gemm" counts inputs and outputs of every GEMM, "none" leaves them out ([Qwen3-FLOPs], [Roofline]).
     small_ops
-        "none", "flops" (norms, RoPE, softmax, gating, residuals as in seed 2's appendix) or "memory" (their traffic).
+        Elementwise and normalization operations: "none", "flops" (norms, RoPE, softmax, gating, residuals as in the
+        appendix of [Qwen3-FLOPs]) or "memory" (their traffic).
     causal
         Causal mask in prefill.
     mla
         Form of multi-head latent attention in decode.
     include
-        Parts of the pass that are priced. Capacity always counts the whole model.
+        Parts of the forward pass that are priced. Capacity always counts the whole model.
     cached_tokens
         Tokens per sequence already in the cache before a prefill.
     overlap_tp, overlap_ep
-        Share of the smaller side hidden behind the larger: all-reduces and gathers; expert dispatch and combine.
+        Fraction of the smaller side that is overlapped with the larger: all-reduces and gathers; expert dispatch and
+        combine.
     micro_batches
-        Micro-batches a pass is cut into; the layers' weights are read once for each.
+        Micro-batches a forward pass is cut into; the layers' weights are read once for each.
     expert_comm
         "all_to_all", or "all_reduce" for tokens replicated on all ranks (needs dp = 1).
     dispatch_copies
@@ -79,22 +81,22 @@ class Options(Frozen):
         "max": link and NIC stages of a ring collective are pipelined; "sum": one after the other.
     on_infeasible
         Points that do not fit in memory: "mask" (NaN with a status), "clip" (run at the largest batch that fits) or
-        "ignore" (memory is not asked about).
+        "ignore" (memory is not looked at).
     memory_base
         What `memory_fraction` is a fraction of: "total" (vLLM), "free_at_start" (SGLang), "free_after_load"
         (TensorRT-LLM).
     memory_fraction
-        Share of that memory the engine may use.
+        Fraction of that memory the engine may use.
     reserve_bytes
         Bytes of one GPU kept for activations and workspaces.
     used_at_start_bytes
         Bytes of one GPU in use before the engine starts; lowers "free_at_start" and "free_after_load".
     draft_tokens
-        Tokens drafted and verified per sequence and decode pass.
+        Tokens drafted and verified per sequence and decode step.
     acceptance
-        Probability that a drafted token is accepted.
+        Acceptance rate: probability that a drafted token is accepted.
     drafter
-        What drafts: "free" costs nothing, "mtp" is the model's own multi-token-prediction module, anything else a
+        What drafts: "free" costs nothing, "mtp" is the model's own MTP module, anything else a
         draft model (catalogue name, path, mapping or record) in the same layout.
     """
 
@@ -132,7 +134,7 @@ class Options(Frozen):
 
     @property
     def counts_memory(self) -> bool:
-        """Whether points that do not fit in memory are told from those that do."""
+        """Whether points that do not fit in memory are masked or clipped."""
         return self.on_infeasible != "ignore"
 
     @property

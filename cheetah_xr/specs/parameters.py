@@ -20,7 +20,7 @@ def layer_parameters(m: Merged, group: LayerGroup, experts: int) -> int:
 
 
 def outside_parameters(m: Merged) -> int:
-    """Embedding, LM head (once when tied), final norm and what stands beside them."""
+    """Count embedding, LM head (once when tied), final norm and other parameters outside the layers."""
     streams = m.residual_streams
     merging = streams * streams * m.hidden + streams + 1 if streams > 1 else 0
     embeddings = m.vocab * m.hidden * (1 if m.tie_embeddings else 2)
@@ -28,7 +28,7 @@ def outside_parameters(m: Merged) -> int:
 
 
 def mtp_parameters(m: Merged, layers: int) -> int:
-    """Multi-token-prediction module: its layers, the projection of state and embedding, three norms."""
+    """Count the parameters of the MTP module: its layers, the projection of state and embedding, three norms."""
     streams = m.residual_streams
     merging = streams * streams * m.hidden + streams + 1 if streams > 1 else 0
     return int(layers + 2 * m.hidden * m.hidden + 3 * m.hidden + merging)

@@ -18,7 +18,7 @@ from ruamel.yaml.error import YAMLError
 from ..errors import SpecError
 
 MAX_FILE_BYTES = 4_000_000
-"""A JSON file larger than this is refused before it is parsed."""
+"""A JSON file larger than this is rejected before it is parsed."""
 
 MAX_YAML_BYTES = 400_000
 """The same of a YAML file, whose parser takes some seconds for as much."""
@@ -31,7 +31,7 @@ T = TypeVar("T", bound="Frozen")
 
 
 class Frozen(BaseModel):
-    """A frozen set of fields: unknown keys, wrong types, booleans as numbers, NaN and infinity are refused."""
+    """A frozen set of fields: unknown keys, wrong types, booleans as numbers, NaN and infinity are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())
 
@@ -110,7 +110,7 @@ def parse_yaml(text: str, where: str) -> Any:
 
 
 def _check_nodes(data: Any, where: str) -> None:
-    """Refuse data that is too large once aliases are written out, however small in memory."""
+    """Reject data that is too large once aliases are written out, however small in memory."""
     waiting, nodes = [data], 0
     while waiting:
         item = waiting.pop()
@@ -161,7 +161,7 @@ def to_record(cls: type[T], data: Any, where: str) -> T:
 
 
 def _in_si(value: Any, factor: float) -> Any:
-    """A number with a vendor's unit in SI, exactly rounded; anything else is left for validation to refuse."""
+    """A number with a vendor's unit in SI, exactly rounded; anything else is left for validation to reject."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
         return value
     try:
@@ -201,9 +201,9 @@ def explain(
 ) -> str:
     """One line per problem: file, key and value as they were given, what is wrong and what is allowed."""
     lines: dict[str, str] = {}
-    found = error.errors(include_url=False)
-    inside = {item["loc"][0] for item in found if len(item["loc"]) > 1}
-    for item in found:
+    problems = error.errors(include_url=False)
+    inside = {item["loc"][0] for item in problems if len(item["loc"]) > 1}
+    for item in problems:
         if item["type"] == "too_short" and len(item["loc"]) == 1 and item["loc"][0] in inside:
             continue  # the items are there, but none is valid
         field = str(item["loc"][0]) if item["loc"] else ""

@@ -88,9 +88,7 @@ class Recipe:
         }
         arrays |= {name: (self.engine.dims_of(name), array) for name, array in values.items()}
         running = (
-            COMPUTED_INPUTS["running"](block_dataset(self.engine, values, selection))
-            if grid.options.on_infeasible == "clip"
-            else None
+            COMPUTED_INPUTS["running"](block_dataset(self.engine, values, selection)) if grid.options.clips else None
         )
         arrays["running"] = arrays[BATCH] if running is None else (running.dims, running.values)
         numbers = NamedArrays(grid.dims, grid.order, {dim: len(r) for dim, r in whole.items()}, arrays)

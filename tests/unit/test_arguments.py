@@ -73,7 +73,7 @@ def test_pools_take_no_layout_of_one_instance():
 
 
 @pytest.mark.parametrize("function", CALLS, ids=lambda function: function.__name__)
-@pytest.mark.parametrize("name", ["ttp", "draws", "beside", "errors"])
+@pytest.mark.parametrize("name", ["ttp", "draws", "coords", "errors"])
 def test_unknown_keywords_are_rejected(function, name):
     with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
         function(**CALLS[function], **{name: 2})
