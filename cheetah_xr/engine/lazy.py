@@ -82,7 +82,7 @@ class Later(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 def apply(function: Callable[..., Any], *operands: Operand, dtype: Any = None) -> Value:
-    """A function of values, at once or later: one that takes ``out``; a ufunc's number type follows from theirs."""
+    """A function of values, at once or later: one that takes ``out``; a ufunc's dtype follows from theirs."""
     if dtype is None and all(not isinstance(x, Later) and getattr(x, "ndim", 0) == 0 for x in operands):
         return np.asarray(function(*operands))  # one point: what follows would take four times as long
     if dtype is None:
@@ -106,12 +106,12 @@ def _joint(values: Iterable[Operand]) -> tuple[int, ...]:
 
 
 def later(array: Array, dtype: Any) -> Later:
-    """An array in a number type, and a start of expressions however few points there are."""
+    """An array in a dtype, and a start of expressions however few points there are."""
     return Later(_convert, (array,), np.dtype(dtype))
 
 
 def cast(value: Operand, dtype: Any) -> Value:
-    """A value in another number type."""
+    """A value in another dtype."""
     few = not isinstance(value, Later) and np.size(value) <= FEW
     return np.asarray(value, dtype=dtype) if few else apply(_convert, value, dtype=dtype)
 
@@ -169,7 +169,7 @@ def times(a: Value, b: Value) -> Value:
 class Program:
     """Expressions by name, made ready for any tile of the arrays they are of.
 
-    `memory` holds buffers by number type and number; programs that do not run at once may share it.
+    `memory` holds buffers by dtype and number; programs that do not run at once may share it.
     """
 
     def __init__(self, outputs: Mapping[str, Value], memory: dict[Any, Array]) -> None:

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from .record import Record
 
 COMPUTE_TYPES = ("bf16", "fp16", "fp8", "fp4", "int8")
-"""Number formats a matrix unit multiplies in; the record has a ``peak_`` field for each (and for fp32 and tf32)."""
+"""Dtypes a matrix unit multiplies in; the record has a ``peak_`` field for each (and for fp32 and tf32)."""
 
 Positive = Annotated[float, Field(gt=0)]
 Bandwidth = Annotated[float, Field(ge=1e6, le=1e18)]

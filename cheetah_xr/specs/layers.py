@@ -10,7 +10,7 @@ from .attention_kinds import ATTENTION_KINDS, KIND_FIELDS, Attention
 
 Width = Annotated[int, Field(ge=1)]
 Optional0 = Annotated[int, Field(ge=0)]
-Share = Annotated[float, Field(ge=0, le=1)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
 
 Mlp = Literal["dense", "moe", "moe+dense", "none"]
 
@@ -80,7 +80,7 @@ class LayerGroup(BaseModel):
     head_dim: Width | None = None
     v_head_dim: Width | None = None
     intermediate: Width | None = None
-    rotary: Share | None = None
+    rotary: Fraction | None = None
     norms_per_layer: Optional0 | None = None
     extra_parameters: Optional0 = 0
 

@@ -14,8 +14,8 @@ from ..errors import SpecError
 from .catalogue import check_length, spec_folder, spec_path
 from .efficiency import Efficiency
 from .gpu import Gpu
-from .huggingface.hub import PREFIX, fetch_config, fetch_quantisation, is_hub_name
-from .huggingface.quantization import BESIDE
+from .huggingface.hub import PREFIX, fetch_config, fetch_quantization, is_hub_name
+from .huggingface.quantization import QUANTIZATION_FILE
 from .model import AnyModel, Model, ParameterCountModel
 from .precision import Precision
 from .record import MAX_FILE_BYTES, Record, read_yaml, to_record
@@ -132,7 +132,7 @@ def _record(kind: str, data: dict[str, Any], where: str, name: str) -> Any:
 
 
 def _stamp(path: Path) -> _Stamp | None:
-    """Return what tells a file from one that was changed or replaced; None where that cannot be told."""
+    """Return what differs once a file is changed or replaced; None where that cannot be known."""
     try:
         stat = path.stat()
     except (OSError, ValueError):
@@ -158,23 +158,23 @@ def _from_json(kind: str, path: Path) -> Any:
     data = _mapping(_read_json(path), str(path))
     if path.name != "config.json":
         return _record(kind, data, str(path), path.stem)
-    quantisation = path.parent / BESIDE
-    data = _quantised(data, quantisation if quantisation.is_file() else None)
+    quantization = path.parent / QUANTIZATION_FILE
+    data = _quantized(data, quantization if quantization.is_file() else None)
     return _record(kind, data, str(path), path.resolve().parent.name)
 
 
 def _from_hub(source: str) -> AnyModel:
     config = _mapping(_read_json(fetch_config(source)), source)
     name = source.removeprefix(PREFIX).split("/")[-1]
-    model: AnyModel = _record("model", _quantised(config, fetch_quantisation(source)), source, name)
+    model: AnyModel = _record("model", _quantized(config, fetch_quantization(source)), source, name)
     return model
 
 
-def _quantised(config: dict[str, Any], quantisation: Path | None) -> dict[str, Any]:
-    """Add to a Hugging Face config what the file of its quantisation says."""
-    if quantisation is None or "model_type" not in config:
+def _quantized(config: dict[str, Any], quantization: Path | None) -> dict[str, Any]:
+    """Add to a Hugging Face config what the file of its quantization says."""
+    if quantization is None or "model_type" not in config:
         return config
-    return {**config, BESIDE: _mapping(_read_json(quantisation), str(quantisation))}
+    return {**config, QUANTIZATION_FILE: _mapping(_read_json(quantization), str(quantization))}
 
 
 def _mapping(data: Any, where: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from . import parameters
 from .attention_kinds import ATTENTION_KINDS, RECURRENT
-from .layers import NEEDED, OWN_WIDTHS, LayerGroup, Optional0, Share, Width
+from .layers import NEEDED, OWN_WIDTHS, Fraction, LayerGroup, Optional0, Width
 from .record import Record
 
 GROUP_NUMBERS = {"n_layers": "count", "window": "window", "chunk": "chunk", "compress": "compress"}
@@ -34,7 +34,7 @@ class Model(Record):
     n_heads, n_kv_heads, head_dim, v_head_dim
         Query heads, KV heads, width of queries and keys, width of values (None: as keys).
     rotary
-        Share of the head (of the rotary part in multi-head latent attention) that is rotated.
+        Fraction of the head (of the rotary part in multi-head latent attention) that is rotated.
     qk_norm
         Norm on queries and keys: "head" has one vector per head width, "full" one over all heads.
     qkv_bias, o_bias, mlp_bias, router_bias
@@ -87,7 +87,7 @@ class Model(Record):
     n_kv_heads: Width | None = None
     head_dim: Width | None = None
     v_head_dim: Width | None = None
-    rotary: Share = 1.0
+    rotary: Fraction = 1.0
     qk_norm: Literal["none", "head", "full"] = "none"
     qkv_bias: bool = False
     o_bias: bool = False

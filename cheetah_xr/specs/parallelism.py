@@ -29,4 +29,4 @@ class ParallelDegrees:
 
 
 DEGREES: dict[str, str] = {degree.name: degree.metadata["long_name"] for degree in fields(ParallelDegrees)}
-"""Degree -> its name in words, in the order in which a layout lists them."""
+"""Degree -> its label, in the order in which a layout lists them."""

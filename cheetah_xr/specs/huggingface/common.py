@@ -66,7 +66,7 @@ def _shared(config: Config, n_heads: int) -> int:
 
 
 def rotary(config: Config, head_dim: int = 0, default: float = 1.0) -> Fields:
-    """Rotated share of a head: ``partial_rotary_factor``, also inside ``rope_parameters``, or ``rotary_dim``."""
+    """Rotated fraction of a head: ``partial_rotary_factor``, also inside ``rope_parameters``, or ``rotary_dim``."""
     found = {}
     if config.given("partial_rotary_factor"):
         found["partial_rotary_factor"] = config.get("partial_rotary_factor")
@@ -77,7 +77,7 @@ def rotary(config: Config, head_dim: int = 0, default: float = 1.0) -> Fields:
         found["rotary_dim"] = config.whole("rotary_dim") / head_dim
     for name, value in found.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-            raise config.fail(f"{name} {value!r} is not a share of the head")
+            raise config.fail(f"{name} {value!r} is not a fraction of the head")
     if len(set(found.values())) > 1:
         raise config.fail(f"{' and '.join(found)} contradict each other")
     return {"rotary": float(next(iter(found.values()), default))}

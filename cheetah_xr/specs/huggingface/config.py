@@ -1,4 +1,4 @@
-"""A config and what a reader asked of it: whatever nobody asked for is refused by name."""
+"""A config and the fields a reader took from it: whatever nobody took is rejected by name."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ MAX_LAYERS = 10_000
 
 @dataclass(frozen=True)
 class Config:
-    """A config, what to call it in errors, and the fields that were asked for so far."""
+    """A config, what to call it in errors, and the fields that were read so far."""
 
     fields: Mapping[str, Any]
     where: str
-    asked: set[str] = field(default_factory=set)
+    read: set[str] = field(default_factory=set)
 
     def fail(self, message: str) -> SpecError:
         """An error of this config."""
@@ -74,7 +74,7 @@ class Config:
 
     def get(self, name: str) -> Any:
         """A field as it is; null and absent are None."""
-        self.asked.add(name)
+        self.read.add(name)
         return self.fields.get(name)
 
     def given(self, name: str) -> bool:
@@ -112,19 +112,19 @@ class Config:
         return value
 
     def only(self, **supported: Any) -> None:
-        """Refuse fields with another value than the one that is understood; null and absent are fine."""
+        """Reject fields with another value than the one that is understood; null and absent are fine."""
         for name, value in supported.items():
             if self.given(name) and self.get(name) != value:
                 raise self.fail(f"{name} {self.get(name)!r} is not supported; supported: {value!r}")
 
     def same(self, name: str, value: Any, as_what: str) -> None:
-        """Refuse a field that is given and contradicts what other fields say."""
+        """Reject a field that is given and contradicts what other fields say."""
         if self.given(name) and self.get(name) != value:
             raise self.fail(f"{name} {self.get(name)!r} contradicts {as_what}, which is {value!r}")
 
     def ignore(self, *names: str) -> None:
         """Fields of this family without effect on work, bytes or parameters."""
-        self.asked.update(names)
+        self.read.update(names)
 
     def layers(self) -> int:
         """How many layers there are."""
@@ -153,9 +153,9 @@ class Config:
             raise self.fail(f"field {name} {what}")
         return Config(value, f"{self.where}: {name}")
 
-    def refuse_the_rest(self) -> None:
-        """Refuse every field that no reader asked for and that is not known to be without effect."""
-        rest = set(self.fields) - self.asked - NOT_STRUCTURAL
+    def reject_the_rest(self) -> None:
+        """Reject every field that no reader took and that is not known to be without effect."""
+        rest = set(self.fields) - self.read - NOT_STRUCTURAL
         unknown = sorted(str(name) for name in rest if name not in SWITCHES or self.fields[name] not in OFF)
         if unknown:
             family = self.fields.get("model_type")

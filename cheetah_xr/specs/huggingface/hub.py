@@ -1,4 +1,4 @@
-"""Fetch configs from the Hugging Face Hub: the only place that uses the network, and only when asked to."""
+"""Fetch configs from the Hugging Face Hub: the only place that uses the network, for names in "hf:"."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import SpecError
-from .quantization import BESIDE
+from .quantization import QUANTIZATION_FILE
 
 PREFIX = "hf:"
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -34,7 +34,7 @@ def fetch_config(source: str) -> Path:
         raise _cannot(source, "config.json", error) from None
 
 
-def fetch_quantisation(source: str) -> Path | None:
+def fetch_quantization(source: str) -> Path | None:
     """Download the ``hf_quant_config.json`` of "hf:org/name" too, None where the repository has none.
 
     Raises
@@ -44,18 +44,18 @@ def fetch_quantisation(source: str) -> Path | None:
     """
     repository, hub = _hub(source)
     try:
-        return Path(hub.hf_hub_download(repository, BESIDE))
+        return Path(hub.hf_hub_download(repository, QUANTIZATION_FILE))
     except Exception as error:
         if _is_absent(hub, repository, error):
             return None
-        raise _cannot(source, BESIDE, error) from None
+        raise _cannot(source, QUANTIZATION_FILE, error) from None
 
 
 def _is_absent(hub: Any, repository: str, error: Exception) -> bool:
     """Whether the repository has no such file; offline, the cache knows what a repository was found not to have."""
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "LocalEntryNotFoundError" in kinds:
-        known = hub.try_to_load_from_cache(repository, BESIDE)
+        known = hub.try_to_load_from_cache(repository, QUANTIZATION_FILE)
         return known is not None and not isinstance(known, str)
     return "EntryNotFoundError" in kinds
 

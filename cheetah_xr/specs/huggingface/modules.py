@@ -20,7 +20,7 @@ CLASSES = ("attention", "dense_mlp", "experts", "shared_experts")
 """Classes that quantisation is about; routers and embeddings are never quantised, the LM head is looked at apart."""
 
 KINDS = (
-    # outside the text model's layers, or vectors and slivers beside the matrices of a class
+    # outside the text model's layers, or vectors and slivers next to the matrices of a class
     ("none", r"vision|visual|audio|mm_projector|multi_modal|patch_merge|(^|\.)mtp\b|embed|_res_proj"),
     ("none", r"norm$|bias$|conv1d$|A_log$|shared_expert_gate$|eh_proj$|indexers_proj$|in_proj_(a|b|ba)$"),
     ("none", r"(^|\.)(gate|router)(\.\w+)?$"),

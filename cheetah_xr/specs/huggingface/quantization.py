@@ -11,8 +11,8 @@ from .modules import CLASSES, layout, left_out
 PLAIN = {None: "bf16", "bfloat16": "bf16", "float16": "fp16"}
 """dtype of a checkpoint -> precision, where nothing is quantised."""
 
-BESIDE = "hf_quant_config.json"
-"""File of NVIDIA ModelOpt beside a config.json, and the field its content is kept under once both are read."""
+QUANTIZATION_FILE = "hf_quant_config.json"
+"""File of NVIDIA ModelOpt in the folder of a config.json, and the field that holds its content."""
 
 Formats = dict[str, str]
 
@@ -64,7 +64,7 @@ def default_precision(fields: Mapping[str, Any], where: str) -> str:
         raise SpecError(f"{where}: text_config has value {text!r}: expected a mapping")
     keys = ("quantization_config", "compression_config")
     own = next((part[k] for part in (fields, text) for k in keys if part.get(k) is not None), None)
-    given = {"quantization_config": own, BESIDE: fields.get(BESIDE)}
+    given = {"quantization_config": own, QUANTIZATION_FILE: fields.get(QUANTIZATION_FILE)}
     found: dict[str, str] = {}
     for name, scheme in given.items():
         if scheme is not None and not isinstance(scheme, Mapping):
@@ -142,7 +142,7 @@ def _experts(formats: Formats, text: Mapping[str, Any], here: str) -> Formats:
     if given is None and text.get("model_type") != "deepseek_v4":
         return {}
     if given not in ("fp4", "fp8") or formats.get("experts") != "fp8":
-        raise SpecError(f"{here}: expert_dtype has value {given!r}; understood: fp4 or fp8 beside quant_method 'fp8'")
+        raise SpecError(f"{here}: expert_dtype has value {given!r}; understood: fp4 or fp8 with quant_method 'fp8'")
     return {"experts": "mxfp4a8" if given == "fp4" else "fp8"}
 
 
@@ -186,7 +186,7 @@ def _modelopt(scheme: Mapping[str, Any], here: str) -> str:
 
 
 def _compressed(scheme: Mapping[str, Any], here: str) -> str:
-    """One group of every linear layer: number formats of weights and inputs, and the size of a group of weights."""
+    """One group of every linear layer: dtypes of weights and inputs, and the size of a group of weights."""
     groups = scheme.get("config_groups")
     group = next(iter(groups.values())) if isinstance(groups, Mapping) and len(groups) == 1 else None
     if not isinstance(group, Mapping):

@@ -88,7 +88,7 @@ def model_fields(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
         raise config.fail(f"model_type {family!r} is not supported; supported: {', '.join(SUPPORTED)}")
     text = text_config(config, family) if family in WRAPPERS else config
     model = READERS[str(text.fields["model_type"])](text)
-    text.refuse_the_rest()
+    text.reject_the_rest()
     if text is not config and fields["vision_config"] is not None:
         model["vision_parameters"] = vision_parameters(fields, model["hidden"], where)
     return {**model, "default_precision": default_precision(fields, where)}

@@ -1,7 +1,7 @@
 """Vision towers: the fields each reads, the values it understands, and its parameters by named part.
 
-What a field may be is written down, so that a tower with something more (a pooling head, an adapter, biases) is refused
-instead of miscounted.
+What a field may be is written down, so that a tower with something more (a pooling head, an adapter, biases) is
+rejected instead of miscounted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Parts = dict[str, int]
 
 HARMLESS = frozenset(
     [
-        # numerics, sizes of the input, bookkeeping, beside what is harmless in any config
+        # numerics, sizes of the input, bookkeeping, and what is harmless in any config
         *("activation_func", "projector_hidden_act", "projector_dropout", "projector_ln_eps", "layer_norm_eps"),
         *("rope_mode", "initializer_factor", "max_position_embeddings", "merge_type", "video_attn_type"),
         *("vision_feature_select_strategy", "vision_segment_max_frames", "pos_emb_interpolation_mode"),
@@ -37,8 +37,8 @@ HARMLESS = frozenset(
 class Tower:
     """What a tower reads: spellings of its model_type, numbers, and fields of which only some values are understood.
 
-    A name that starts with "top." is a field beside `vision_config`. None among the values allows a field to be absent;
-    `optional` numbers have their class's default.
+    A name that starts with "top." is a field outside `vision_config`. None among the values allows a field to be
+    absent; `optional` numbers have their class's default.
     """
 
     types: tuple[str, ...]
@@ -83,7 +83,7 @@ def _gemma4(n: Numbers, text: int) -> Parts:
 
 
 def _llama4(n: Numbers, text: int) -> Parts:
-    """A class token beside the patches, norms before and after; 2 x 2 patches are one input of the adapter."""
+    """A class token with the patches, norms before and after; 2 x 2 patches are one input of the adapter."""
     hidden, patch, middle = n["hidden_size"], n["patch_size"], n["projector_output_dim"]
     return {
         "patches": n["num_channels"] * patch**2 * hidden,

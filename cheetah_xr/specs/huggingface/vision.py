@@ -1,4 +1,4 @@
-"""Parameters of the vision tower and projector of a Hugging Face config, or a refusal by name."""
+"""Parameters of the vision tower and projector of a Hugging Face config; what is not understood is rejected."""
 
 from __future__ import annotations
 

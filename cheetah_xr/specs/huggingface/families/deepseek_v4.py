@@ -11,7 +11,7 @@ RATIOS: dict[int, Fields] = {0: {}, 4: {"compress": 4, "indexer": "own"}, 128: {
 
 
 def deepseek_v4(config: Config) -> Fields:
-    """DeepSeek-V4; the last compression ratios belong to the prediction module."""
+    """DeepSeek-V4; the last compression ratios belong to the MTP module."""
     layers, more = config.layers(), config.whole("num_nextn_predict_layers", least=0, default=0)
     config.only(num_key_value_heads=1, attention_bias=False, topk_method="noaux_tc")
     config.ignore("hc_eps", "hc_sinkhorn_iters", "compress_rope_theta", "expert_dtype")

@@ -86,7 +86,7 @@ def _gemma4_full(config: Config) -> Fields:
 
 
 def _gemma4_mlp(config: Config) -> tuple[Fields, Fields]:
-    """Widths of the MLP, and its kind in every layer: with experts, a dense MLP works beside them."""
+    """Widths of the MLP, and its kind in every layer: with experts, a dense MLP works in parallel."""
     dense: dict[str, Any] = {"intermediate": config.whole("intermediate_size"), "norms_per_layer": 4}
     config.ignore("expert_intermediate_size")
     # One scale per layer; with experts three more norms, and scales of the router's input and of every expert.

@@ -54,7 +54,7 @@ def _delta_attention(config: Config, layers: int) -> tuple[Fields, list[Fields]]
         "linear_conv": inside.whole("short_conv_kernel_size"),
         "linear_gate_rank": 0 if inside.flag("use_full_rank_gate", False) else width,
     }
-    inside.refuse_the_rest()
+    inside.reject_the_rest()
     return fields, [{"attention": "kda" if i in kda else "mla"} for i in range(1, layers + 1)]
 
 

@@ -73,5 +73,5 @@ def _blocks(config: Config, layers: int) -> tuple[Fields, list[int]]:
         "index_dim": inside.whole("sparse_index_dim"),
         "index_top_k": kept * inside.whole("sparse_block_size"),
     }
-    inside.refuse_the_rest()
+    inside.reject_the_rest()
     return fields, sparse

@@ -106,7 +106,7 @@ def _prediction(config: Config, index: str, *, embeddings: bool = False) -> Fiel
 
 
 def _routing(config: Config, *methods: str) -> None:
-    """Refuse a routing with another correction bias than the family's."""
+    """Reject a routing with another correction bias than the family's."""
     if config.given("topk_method") and config.get("topk_method") not in methods:
         raise config.fail(
             f"topk_method {config.get('topk_method')!r} is not supported; supported: {', '.join(methods)}"

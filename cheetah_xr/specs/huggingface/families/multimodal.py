@@ -22,7 +22,7 @@ WRAPPERS: dict[str, tuple[str, ...]] = {
 UNNAMED = ("minimax_m3_vl",)
 """Wrappers whose files do not name the type of the text model."""
 
-BESIDE = {
+WRAPPER_FIELDS = {
     "minimax_m3_vl": {
         # read with the vision tower
         *("img_token_compression_config", "projector_hidden_size"),
@@ -31,7 +31,7 @@ BESIDE = {
         "vision_feature_select_strategy",
     },
 }
-"""Fields beside the text model that a wrapper alone has."""
+"""Fields outside the text model that a wrapper alone has."""
 
 TOKENS = {
     # tokens that stand for images, and how images are cut
@@ -55,10 +55,10 @@ def text_config(config: Config, family: str) -> Config:
         raise inner.fail(f"model_type {kind!r} is not supported inside {family!r}; supported: {allowed}")
     if "vision_config" not in config.fields:
         raise config.fail("field vision_config is missing; null means the text model alone")
-    config.ignore("vision_config", *TOKENS, *BESIDE.get(family, ()))
+    config.ignore("vision_config", *TOKENS, *WRAPPER_FIELDS.get(family, ()))
     config.only(audio_config=None, language_model_only=False, num_reward_heads=0)
     tied = config.get("tie_word_embeddings")
-    config.refuse_the_rest()
+    config.reject_the_rest()
     if tied is None:
         return inner
     inner.same("tie_word_embeddings", tied, f"{config.where}: tie_word_embeddings")

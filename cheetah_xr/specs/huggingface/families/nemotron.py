@@ -74,7 +74,7 @@ def _mamba(config: Config) -> Fields:
 
 
 def _experts(config: Config) -> Fields:
-    """Experts, in a latent width if one is named, beside one shared expert of full width."""
+    """Experts, in a latent width if one is named, and one shared expert of full width."""
     config.only(n_shared_experts=1)
     latent = config.whole("moe_latent_size", least=0, default=0)
     return {

@@ -46,7 +46,7 @@ def _attention(block: Config, n_heads: int) -> Fields:
     if without:
         found.only(n_heads_in_group=None)
     group = 1 if without else found.whole("n_heads_in_group")
-    found.refuse_the_rest()
+    found.reject_the_rest()
     if n_heads % group:
         raise found.fail(f"n_heads_in_group {group} does not divide {n_heads} heads")
     return {"attention": "none"} if without else gqa(n_kv_heads=n_heads // group)
@@ -60,8 +60,8 @@ def _mlp(block: Config, hidden: int) -> Fields:
     if without:
         found.only(ffn_mult=None)
     multiple = found.get("ffn_mult")
-    found.refuse_the_rest()
-    block.refuse_the_rest()
+    found.reject_the_rest()
+    block.reject_the_rest()
     if without:
         return {"mlp": "none"}
     if isinstance(multiple, bool) or not isinstance(multiple, (int, float)) or not 0 < multiple < hidden:
