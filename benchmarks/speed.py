@@ -30,7 +30,7 @@ import cheetah_xr as cx
 from cheetah_xr.engine.evaluator import prepare
 from cheetah_xr.sweep import runner as run
 from cheetah_xr.sweep.blocks import REDUCED_POINTS
-from cheetah_xr.sweep.plan import make_recipe
+from cheetah_xr.sweep.plan import make_plan
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.helpers import oracle
@@ -121,9 +121,9 @@ def measure(arguments: dict[str, Any]) -> dict[str, float]:
     source = np.ones(engine.nbytes(), dtype=np.uint8)
     note("memory", engine.compute)
     note("copyto", lambda: np.copyto(np.empty_like(source), source))
-    recipe = make_recipe(sweep_of(arguments, reduced=True))
-    blocks = list(run.cut(recipe.engine.grid, whole=recipe.whole_dims))
-    note("reduced", lambda: [recipe.make(block.selection) for block in blocks])
+    plan = make_plan(sweep_of(arguments, reduced=True))
+    blocks = list(run.cut(plan.engine.grid, whole=plan.whole_dims))
+    note("reduced", lambda: [plan.compute_block(block.selection) for block in blocks])
     found["blocks"] = len(blocks)
     with tempfile.TemporaryDirectory(dir=".") as folder, uncompressed():
         job = run.make_job(sweep, Path(folder) / "speed.zarr")

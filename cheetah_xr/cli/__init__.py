@@ -114,7 +114,7 @@ def sweep(
 
     Example: `cheetah-xr sweep sweeps/qwen3-32b-h100.yaml`
     """
-    from ..sweep.runner import Workers, kept, make_job
+    from ..sweep.runner import Workers, make_job, remaining_progress
     from .sweep_summary import render_job, summarize
 
     if store is not None and len(files) > 1:
@@ -134,7 +134,7 @@ def sweep(
         try:
             _run(job, resume, overwrite, Workers(None, workers, processes), scheduler)
         except KeyboardInterrupt:
-            text = f"interrupted: {job.path}: {kept(job)}"
+            text = f"interrupted: {job.path}: {remaining_progress(job)}"
             errors.print(text, highlight=False, soft_wrap=True, markup=False)
             raise typer.Exit(130) from None
         out.print(job.sweep.title, style="bold", highlight=False, soft_wrap=True, markup=False)
@@ -295,11 +295,11 @@ def info(store: Annotated[str, typer.Argument(help="Folder or URL of a result.")
 
     Example: `cheetah-xr info outputs/qwen3-32b-h100.zarr`
     """
-    from ..sweep.store.writer import state
+    from ..sweep.store.writer import read_completion
     from .sweep_summary import describe
 
     with errors.status("reading every block"):
-        found = state(store, checksums=True)
+        found = read_completion(store, checksums=True)
     out.print(describe(store, found), highlight=False, soft_wrap=True, markup=False)
     if not found.complete:
         raise typer.Exit(1)

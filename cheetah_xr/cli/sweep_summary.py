@@ -15,8 +15,8 @@ from ..analysis.derive import DERIVED, lower_is_better
 from ..engine.dims import LAYOUT, LEADING, PARALLEL, PHASE, RECORDS, TRAILING
 from ..engine.evaluator import canonical_json
 from ..engine.validity import BOTTLENECKS, CODES
-from ..sweep.store.completion import State
-from ..sweep.store.reader import open_result, opened
+from ..sweep.store.completion import Completion
+from ..sweep.store.reader import open_result, open_store
 
 if TYPE_CHECKING:
     from ..sweep.runner import Job
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def render_job(job: Job) -> str:
     """What a sweep would do: blocks, what is stored, and the resolved specs."""
     lines = [f"store: {job.path}", f"block: {', '.join(f'{dim} {step}' for dim, step in job.blocks.steps.items())}"]
-    for product in job.recipe.products:
+    for product in job.plan.products:
         shape = " x ".join(f"{dim} {n}" for dim, n in zip(product.dims, product.shape, strict=True)) or "scalar"
         lines.append(f"stored: {product.name} {product.dtype} ({shape}), {product.nbytes / 1e6:,.3g} MB")
     for kind, records in job.grid.records.items():
@@ -54,7 +54,7 @@ def summarize(job: Job) -> list[str]:
     return lines
 
 
-def describe(path: str | Path, found: State) -> str:
+def describe(path: str | Path, found: Completion) -> str:
     """What a store holds: question, completeness, axes, variables, provenance.
 
     Parameters
@@ -69,7 +69,7 @@ def describe(path: str | Path, found: State) -> str:
     SpecError
         When there is no result at `path`.
     """
-    ds = opened(path, chunks=None)
+    ds = open_store(path, chunks=None)
     lines = [str(ds.attrs.get(name, "")) for name in ("title", "question")]
     lines += [*_completeness(found), f"computed by cheetah_xr {ds.attrs['cheetah_xr_version']}, model version "]
     lines[-1] += f"{ds.attrs['model_version']}, fingerprint {ds.attrs['fingerprint']}"
@@ -82,7 +82,7 @@ def describe(path: str | Path, found: State) -> str:
     return "\n".join(lines)
 
 
-def _completeness(found: State) -> list[str]:
+def _completeness(found: Completion) -> list[str]:
     """Whether all blocks are there and intact, and which are not."""
     if found.complete:
         return [f"complete: {found.total} of {found.total} blocks, all checksums right"]

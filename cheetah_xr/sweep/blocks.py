@@ -14,10 +14,10 @@ BLOCK_POINTS = 2_097_152
 """Points of a block: enough to hide the cost of a task and a chunk, few enough for several in memory at once."""
 
 REDUCED_POINTS = 4_194_304
-"""The same where a block is reduced: its chunks are small, and longer axes in it make quicker loops."""
+"""Points of a block that is reduced: its chunks are small, and longer axes in it make quicker loops."""
 
 MOST_BLOCKS = 1_000_000
-"""Blocks of a sweep: each is a task, a marker and a file of every variable."""
+"""Most blocks of a sweep: each is a task, a completion record and a file of every variable."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Blocks:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Blocks along each dim."""
+        """Count the blocks along each dim."""
         return tuple(-(-self.sizes[dim] // self.steps[dim]) for dim in self.dims)
 
     def __iter__(self) -> Iterator[Block]:
@@ -56,7 +56,7 @@ class Blocks:
 def cut(grid: Grid, points: int | None = None, whole: Sequence[str] = ()) -> Blocks:
     """Cut a grid into blocks of at most `points` points, whole along the dims of `whole`, then along the longest.
 
-    Without `points` they are as large as is good.
+    By default blocks have BLOCK_POINTS, or REDUCED_POINTS when dims are whole.
 
     Raises
     ------
@@ -66,15 +66,16 @@ def cut(grid: Grid, points: int | None = None, whole: Sequence[str] = ()) -> Blo
     if points is None:
         points = REDUCED_POINTS if whole else BLOCK_POINTS
     steps = {dim: grid.sizes[dim] for dim in whole}
-    held = math.prod(steps.values())
-    if held > 8 * points:
+    reduced = math.prod(steps.values())
+    if reduced > 8 * points:
         raise SpecError(
-            f"over {', '.join(whole)}: {held:,} points become one; a block holds {8 * points:,}: shorten an axis"
+            f"over {', '.join(whole)}: {reduced:,} points are reduced to one; a block has at most {8 * points:,}: "
+            "shorten an axis"
         )
-    room = max(1, points // held)
+    remaining = max(1, points // reduced)
     for dim in reversed([dim for dim in grid.order if dim not in whole]):
-        steps[dim] = max(1, min(grid.sizes[dim], room))
-        room //= steps[dim]
+        steps[dim] = max(1, min(grid.sizes[dim], remaining))
+        remaining //= steps[dim]
     blocks = Blocks(grid.dims, grid.sizes, {dim: steps[dim] for dim in grid.dims})
     if math.prod(blocks.counts) > MOST_BLOCKS:
         raise SpecError(

@@ -1,4 +1,4 @@
-"""The sweep file: a frozen, validated record of what is asked, what is stored and where."""
+"""The sweep file: a frozen, validated record of the axes, options and stored variables of a sweep."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ from ..specs import (
     to_record,
 )
 from .reductions import Best, Histogram
-from .targets import BestByTarget
 
 Name = str | dict[str, Any]
 Names = Annotated[Name | list[Name], Field(description="a name, a mapping, {catalogue: all}, or a list of names")]
@@ -54,7 +53,7 @@ LISTS = {
 
 
 class Range(Frozen):
-    """``{min, max, num, spacing: linear|log, include: [...]}``: a range of an axis, and values it has beside."""
+    """``{min, max, num, spacing: linear|log, include: [...]}``: a range of an axis, and further values."""
 
     min: Annotated[float, Field(gt=0, le=2**53)]
     max: Annotated[float, Field(gt=0)]
@@ -69,7 +68,7 @@ class Range(Frozen):
         return self
 
     def values(self, *, integers: bool) -> list[Any]:
-        """The values, ascending; whole numbers are rounded and each is kept once.
+        """Return the values, ascending; whole numbers are rounded and occur once.
 
         Raises
         ------
@@ -80,17 +79,17 @@ class Range(Frozen):
             raise SpecError(f"max {self.max:g} is above 2**53, the largest exact whole number")
         space = np.linspace if self.spacing == "linear" else np.geomspace
         values = np.append(space(self.min, self.max, self.num), self.include)
-        found = np.unique(np.round(values).astype(np.int64)) if integers else np.unique(values)
-        return list(found.tolist())
+        distinct = np.unique(np.round(values).astype(np.int64)) if integers else np.unique(values)
+        return list(distinct.tolist())
 
 
 class Sweep(Record):
     """One batch run: axes, fixed values, options and stored outputs.
 
-    ``layout`` gives tp, dp and ep together, as lists of equal length on one axis, in place of the three keys. After a
+    ``layout`` gives tp, dp and ep together, as lists of equal length on one axis, instead of the three keys. After a
     run the best point by the metric ``headline`` among those that meet ``where`` is shown, and the best for every value
-    of the axis ``compare``. With ``best`` or
-    ``histogram`` every block is reduced, and only the answer is stored unless ``outputs`` are named too.
+    of the axis ``compare``. With ``best`` or ``histogram`` every block is reduced, and only the
+    reduced values are stored unless ``outputs`` are named too.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
@@ -115,7 +114,7 @@ class Sweep(Record):
     overrides: dict[str, Values] = Field(default_factory=dict)
     scales: dict[str, Values] = Field(default_factory=dict)
     outputs: list[str] = Field(default_factory=lambda: list(DEFAULT_OUTPUTS))
-    best: BestByTarget | None = None
+    best: Best | None = None
     histogram: Histogram | None = None
     block_memory_mb: Annotated[float, Field(ge=1)] | None = None
     headline: str = "throughput_per_gpu"
@@ -152,7 +151,7 @@ class Sweep(Record):
     def _consistent(self) -> Sweep:
         both = [name for name in PARALLEL if self.layout is not None and name in self.model_fields_set]
         if both:
-            raise ValueError(f"layout and {', '.join(both)} are both given; layout holds tp, dp and ep together")
+            raise ValueError(f"layout and {', '.join(both)} are both given; layout gives tp, dp and ep together")
         phases = [self.phase] if isinstance(self.phase, str) else self.phase
         if self.best is not None:
             if self.where:
@@ -179,29 +178,24 @@ class Sweep(Record):
 
     @property
     def reductions(self) -> tuple[Best | Histogram, ...]:
-        """What is reduced in the blocks."""
+        """Return the reductions of every block."""
         return tuple(r for r in (self.best, self.histogram) if r is not None)
 
     @property
     def stored(self) -> list[str]:
-        """Variables stored point by point: none by default when there is a reduction."""
+        """Return the variables stored point by point: none by default when there is a reduction."""
         return [] if self.reductions and "outputs" not in self.model_fields_set else self.outputs
 
     @property
     def block_points(self) -> int | None:
-        """Points of a block under the memory budget of the file; None leaves it to the default."""
+        """Return the points of a block under the memory budget of the file; None means the default."""
         if self.block_memory_mb is None:
             return None
         each = BYTES_PER_POINT * (1 + len(self.stored) + sum(len(r.needs) for r in self.reductions))
         return max(1, int(self.block_memory_mb * 1e6 / each))
 
-    @property
-    def clips(self) -> bool:
-        """Whether batches that do not fit run at max_batch."""
-        return self.options.get("on_infeasible") == "clip"
-
     def axes(self) -> Axes:
-        """The axes as :func:`cheetah_xr.evaluate` takes them.
+        """Return the axes as :func:`cheetah_xr.evaluate` takes them.
 
         Raises
         ------
@@ -226,7 +220,7 @@ class Sweep(Record):
         )
 
     def _layouts(self, options: Options) -> dict[str, list[int]]:
-        """tp, dp and ep of every layout: as listed, or all that are valid for some model at some number of GPUs."""
+        """Return tp, dp and ep of every layout: as listed, or all valid ones of every model and number of GPUs."""
         given: dict[str, Any] = dict(self.layout or {})
         if "n_gpus" not in given:
             length = len(next(iter(given.values())))
@@ -234,21 +228,21 @@ class Sweep(Record):
         models = self._names("model")
         models = models if isinstance(models, list) else [models]
         counts = given["n_gpus"] if isinstance(given["n_gpus"], list) else [given["n_gpus"]]
-        found: dict[tuple[int, ...], None] = {}
+        columns: dict[tuple[int, ...], None] = {}
         for n, model in itertools.product(counts, models):
             valid = layouts(n, model, options)
-            found |= dict.fromkeys(zip(*(valid[name].values.tolist() for name in PARALLEL), strict=True))
-        if not found:
+            columns |= dict.fromkeys(zip(*(valid[name].values.tolist() for name in PARALLEL), strict=True))
+        if not columns:
             raise SpecError(
-                f"layout: n_gpus {given['n_gpus']}: no layout of so many GPUs is valid for any of the models"
+                f"layout: n_gpus {given['n_gpus']}: no layout with this number of GPUs is valid for any of the models"
             )
-        return {name: list(column) for name, column in zip(PARALLEL, zip(*found, strict=True), strict=True)}
+        return {name: list(column) for name, column in zip(PARALLEL, zip(*columns, strict=True), strict=True)}
 
     def _values(self, name: str) -> Any:
         return _expand(getattr(self, name), name, True)
 
     def _names(self, kind: str) -> Any:
-        """`{catalogue: all}` is every item of the catalogue."""
+        """Return the names of a kind; `{catalogue: all}` is every item of the catalogue."""
         value = getattr(self, kind)
         if isinstance(value, dict) and "catalogue" in value:
             if value != {"catalogue": "all"}:
@@ -267,7 +261,24 @@ def _expand(value: Any, where: str, integers: bool) -> Any:
 
 
 def load_sweep(source: str | Path | Sweep) -> Sweep:
-    """Load a sweep: a path, the name of a shipped one, or a record.
+    """Load a sweep (a path, the name of a shipped one, or a record) and check that its axes can be built.
+
+    Raises
+    ------
+    SpecError
+        Naming file, key, value and what is allowed.
+    """
+    sweep = find_sweep(source)
+    if sweep is not source:
+        try:
+            sweep.axes()
+        except SpecError as error:
+            raise SpecError(f"{source}: {error}") from None
+    return sweep
+
+
+def find_sweep(source: str | Path | Sweep) -> Sweep:
+    """Read a sweep (a path, the name of a shipped one, or a record); names in it are not looked up yet.
 
     Raises
     ------
@@ -282,16 +293,11 @@ def load_sweep(source: str | Path | Sweep) -> Sweep:
     check_length("sweep", path)
     if not path.is_file():
         path = sweep_path(str(source))
-    sweep = read_sweep(path)
-    try:
-        sweep.axes()
-    except SpecError as error:
-        raise SpecError(f"{path}: {error}") from None
-    return sweep
+    return read_sweep(path)
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Read a sweep file; models, accelerators and layouts it names are not looked up yet."""
+    """Read a sweep file; models, accelerators and layouts in it are not looked up yet."""
     data = read_yaml(path)
     if not isinstance(data, dict):
         raise SpecError(f"{path}: expected a mapping of keys to values, got {type(data).__name__}")
@@ -299,7 +305,7 @@ def read_sweep(path: Path) -> Sweep:
 
 
 def schema() -> dict[str, Any]:
-    """JSON Schema of sweep files, for editors."""
-    found = Sweep.model_json_schema()
-    found["required"] = [name for name in found["required"] if name != "name"]
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
+    """Return the JSON Schema of sweep files, for editors."""
+    fields = Sweep.model_json_schema()
+    fields["required"] = [name for name in fields["required"] if name != "name"]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **fields}

@@ -1,4 +1,4 @@
-"""Run a sweep over blocks: the only place that knows Dask."""
+"""Run a sweep over blocks: the only location that knows Dask."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,58 +27,58 @@ from ..engine.dims import RECORDS
 from ..engine.grid import Grid
 from ..specs import SpecError
 from .blocks import Block, Blocks, cut
-from .config import Sweep, load_sweep
-from .plan import Recipe, make_recipe
-from .store.completion import State
+from .config import Sweep, find_sweep
+from .plan import Plan, make_plan
+from .store.completion import Completion
 from .store.layout import fingerprint_of, fingerprint_parts, stored_coords
-from .store.location import Place, place_of
-from .store.writer import finished, prepare_store, state, write_block
+from .store.location import Location, location_of
+from .store.writer import finished_blocks, prepare_store, read_completion, write_block
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Job:
-    """A sweep made ready: its recipe, blocks and place."""
+    """A sweep ready to run: its plan, blocks and location."""
 
     sweep: Sweep
-    recipe: Recipe
+    plan: Plan
     blocks: Blocks
-    place: Place
+    location: Location
 
     @property
     def path(self) -> Path | str:
-        """Folder or URL of the store."""
-        return self.place.path
+        """Return the folder or URL of the store."""
+        return self.location.path
 
     @property
     def bytes_on_disk(self) -> int:
-        """Bytes of the result before compression."""
-        return self.recipe.nbytes
+        """Count the bytes of the store before compression."""
+        return self.plan.nbytes
 
     @property
     def grid(self) -> Grid:
-        """The points of the sweep."""
-        return self.recipe.engine.grid
+        """Return the grid of the sweep."""
+        return self.plan.engine.grid
 
     @cached_property
     def parts(self) -> dict[str, str]:
-        """What the result depends on, by part, as hashes."""
-        return fingerprint_parts(self.recipe, self.blocks)
+        """Hash what the result depends on, by part."""
+        return fingerprint_parts(self.plan, self.blocks)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of everything the result depends on."""
+        """Hash everything the result depends on."""
         return fingerprint_of(self.parts)
 
-    def record(self) -> Sweep:
-        """The sweep with its specs in place of their names: all that a worker elsewhere needs."""
-        records = {kind: list(found) for kind, found in self.grid.records.items() if kind in RECORDS}
-        whole = {kind: found if kind in self.grid.sizes else found[0] for kind, found in records.items()}
-        return self.sweep.model_copy(update=whole)
+    def resolved_sweep(self) -> Sweep:
+        """Return the sweep with records in place of their names: all that a remote worker needs."""
+        records = {kind: list(values) for kind, values in self.grid.records.items() if kind in RECORDS}
+        resolved = {kind: values if kind in self.grid.sizes else values[0] for kind, values in records.items()}
+        return self.sweep.model_copy(update=resolved)
 
 
-def make_job(source: str | Path | Sweep, store: str | Path | Place | None = None) -> Job:
+def make_job(source: str | Path | Sweep, store: str | Path | Location | None = None) -> Job:
     """Read a sweep and resolve it; nothing is written.
 
     Raises
@@ -86,24 +86,26 @@ def make_job(source: str | Path | Sweep, store: str | Path | Place | None = None
     SpecError
         Naming file, key, value and what is allowed.
     """
-    sweep = load_sweep(source)
+    sweep = find_sweep(source)
     try:
-        recipe = make_recipe(sweep)
+        plan = make_plan(sweep)
         size = {} if sweep.block_points is None else {"points": sweep.block_points}
-        blocks = cut(recipe.engine.grid, whole=recipe.whole_dims, **size)
-        _check_answer(sweep, recipe)
+        blocks = cut(plan.engine.grid, whole=plan.whole_dims, **size)
+        _check_summary(sweep, plan)
     except SpecError as error:
         raise SpecError(f"{sweep.name if isinstance(source, Sweep) else source}: {error}") from None
-    return Job(sweep, recipe, blocks, place_of(store if store is not None else Path("outputs") / f"{sweep.name}.zarr"))
+    return Job(sweep, plan, blocks, location_of(store if store is not None else Path("outputs") / f"{sweep.name}.zarr"))
 
 
-def _check_answer(sweep: Sweep, recipe: Recipe) -> None:
-    """What the answer of a sweep names must be stored, stand beside what is stored, or follow from it."""
-    there = {*(product.name for product in recipe.products), *map(str, stored_coords(recipe).coords), *DERIVED}
-    unknown = [c.name for c in parse_all(sweep.where) if c.name not in there]
+def _check_summary(sweep: Sweep, plan: Plan) -> None:
+    """Check that what ``where`` and ``compare`` name is stored, is a coordinate, or can be derived."""
+    available = {*(product.name for product in plan.products), *map(str, stored_coords(plan).coords), *DERIVED}
+    unknown = [c.name for c in parse_all(sweep.where) if c.name not in available]
     if unknown:
-        raise SpecError(f"where: {', '.join(unknown)} is not there; there are {', '.join(sorted(there))}")
-    along = [name for name, coord in stored_coords(recipe).coords.items() if coord.ndim == 1]
+        raise SpecError(
+            f"where: {', '.join(unknown)} is not among the results; available: {', '.join(sorted(available))}"
+        )
+    along = [name for name, coord in stored_coords(plan).coords.items() if coord.ndim == 1]
     if sweep.compare is not None and sweep.compare not in along:
         raise SpecError(
             f"compare: {sweep.compare!r} is not along an axis of the sweep; possible: {', '.join(map(str, along))}"
@@ -130,7 +132,7 @@ def run_sweep(
     store
         Folder of the result, or a URL such as ``s3://bucket/name.zarr``; by default ``outputs/<name>.zarr``.
     resume
-        Fill what is missing of an existing store of the same sweep; every chunk that is there is checked first.
+        Compute the missing blocks of an existing store of the same sweep; every stored chunk is checked first.
     client
         A ``dask.distributed.Client``; by default threads of this process.
     progress
@@ -181,79 +183,86 @@ def run_job(
         raise SpecError(f"workers: expected at least 1, got {how.number}")
     started = time.perf_counter()
     try:
-        with job.place.locked():
-            found = prepare_store(job.place, job.recipe, job.blocks, job.parts, resume=resume, overwrite=overwrite)
-            _tell(job, found, progress)
-            todo = [block for block in job.blocks if block.number not in found.done]
-            with _bar(job, len(found.done), progress) as advance:
+        with job.location.locked():
+            completion = prepare_store(
+                job.location, job.plan, job.blocks, job.parts, resume=resume, overwrite=overwrite
+            )
+            _report_completion(job, completion, progress)
+            todo = [block for block in job.blocks if block.number not in completion.done]
+            with _bar(job, len(completion.done), progress) as advance:
                 _compute(job, todo, how, advance)
-            _check_whole(job)
+            _check_complete(job)
     except OSError as error:
-        raise SpecError(f"{job.place}: cannot be written ({error.strerror or error}); {kept(job)}") from None
+        raise SpecError(
+            f"{job.location}: cannot be written ({error.strerror or error}); {remaining_progress(job)}"
+        ) from None
     log.info("%s: done in %.1f s", job.sweep.name, time.perf_counter() - started)
     return job.path
 
 
-def _tell(job: Job, found: State, progress: bool) -> None:
-    """Say what is there already, and what is damaged."""
-    log.info("%s: %d of %d blocks are there", job.sweep.name, len(found.done), found.total)
+def _report_completion(job: Job, completion: Completion, progress: bool) -> None:
+    """Report finished and damaged blocks of an existing store."""
+    log.info("%s: %d of %d blocks are finished", job.sweep.name, len(completion.done), completion.total)
     console = Console(stderr=True, soft_wrap=True)
-    if found.done and progress:
-        console.print(f"{job.place}: {len(found.done)} of {found.total} blocks are there", highlight=False)
-    for number, keys in found.damaged.items():
-        log.warning("%s: block %d is computed again: %s lost or damaged", job.place, number, ", ".join(keys))
-    if found.damaged and progress:
-        console.print(f"{job.place}: {len(found.damaged)} damaged blocks are computed again", highlight=False)
+    if completion.done and progress:
+        console.print(
+            f"{job.location}: {len(completion.done)} of {completion.total} blocks are finished", highlight=False
+        )
+    for number, keys in completion.damaged.items():
+        log.warning("%s: block %d is computed again: %s lost or damaged", job.location, number, ", ".join(keys))
+    if completion.damaged and progress:
+        console.print(f"{job.location}: {len(completion.damaged)} damaged blocks are computed again", highlight=False)
 
 
-def kept(job: Job) -> str:
-    """What a failed run leaves."""
+def remaining_progress(job: Job) -> str:
+    """Describe what a failed run leaves in the store."""
     try:
-        done = len(finished(job.place))
+        done = len(finished_blocks(job.location))
     except (SpecError, OSError):
         return "nothing is kept"
     return f"{done} of {len(job.blocks)} blocks are kept, and the same command resumes"
 
 
-def _check_whole(job: Job) -> None:
-    """Every block must be there now; else someone removed it, or workers wrote to another place."""
-    found = state(job.place)
-    if not found.complete:
+def _check_complete(job: Job) -> None:
+    """Check that every block is finished; else it was removed, or workers wrote to another location."""
+    completion = read_completion(job.location)
+    if not completion.complete:
+        missing = completion.total - len(completion.done)
         raise SpecError(
-            f"{job.place}: {found.total - len(found.done)} of {found.total} blocks are not there after the run; all "
-            "workers must see one folder, or write to an object store"
+            f"{job.location}: {missing} of {completion.total} blocks are missing after the run; "
+            "all workers must see one folder, or write to an object store"
         )
 
 
 def run_block(job: Job, block: Block) -> int:
-    """Compute one block, write it, mark it; returns its number."""
-    write_block(job.place, job.recipe, job.fingerprint, block, job.recipe.make(block.selection))
+    """Compute one block, write it with its completion record, and return its number."""
+    write_block(job.location, job.plan, job.fingerprint, block, job.plan.compute_block(block.selection))
     return block.number
 
 
 @dataclass(frozen=True)
-class Failed:
+class BlockFailure:
     """Why a block was not written, as plain data: Dask shortens errors and drops their type on the way."""
 
     reason: str
     number: int | None = None
 
-    def again(self) -> SpecError | OSError:
-        """The error it was."""
+    def to_error(self) -> SpecError | OSError:
+        """Return the error as it was raised."""
         return SpecError(self.reason) if self.number is None else OSError(self.number, self.reason)
 
 
-def run_far(job: Job, block: Block) -> int | Failed:
-    """:func:`run_block` in another process."""
+def run_block_remotely(job: Job, block: Block) -> int | BlockFailure:
+    """Run :func:`run_block` in another process; return its failure as data."""
     try:
         return run_block(job, block)
     except SpecError as error:
-        return Failed(str(error))
+        return BlockFailure(str(error))
     except OSError as error:
-        return Failed(error.strerror or str(error), error.errno or errno.EIO)
+        return BlockFailure(error.strerror or str(error), error.errno or errno.EIO)
 
 
-def _compute(job: Job, todo: Sequence[Block], how: Workers, advance: Any) -> None:
+def _compute(job: Job, todo: Sequence[Block], how: Workers, advance: Callable[[], None]) -> None:
     number = how.number or os.cpu_count() or 1
     if how.client is not None:
         _on_client(job, todo, how.client, advance)
@@ -269,7 +278,7 @@ def _compute(job: Job, todo: Sequence[Block], how: Workers, advance: Any) -> Non
         _on_threads(job, todo, number, advance)
 
 
-def _on_threads(job: Job, todo: Sequence[Block], workers: int, advance: Any) -> None:
+def _on_threads(job: Job, todo: Sequence[Block], workers: int, advance: Callable[[], None]) -> None:
     tasks = [delayed(partial(run_block, job, block), pure=False)() for block in todo]
 
     def block_done(key: Any, result: Any, *_: Any) -> None:
@@ -280,34 +289,39 @@ def _on_threads(job: Job, todo: Sequence[Block], workers: int, advance: Any) -> 
         compute(*tasks, scheduler="threads", optimize_graph=False)
 
 
-def _on_client(job: Job, todo: Sequence[Block], client: Any, advance: Any) -> None:
-    """Workers make the job again from the sweep's record: a task like others, so it survives the worker that ran it."""
+def _on_client(job: Job, todo: Sequence[Block], client: Any, advance: Callable[[], None]) -> None:
+    """Run blocks on a Dask client.
+
+    Workers rebuild the job from the resolved sweep. That is a task like others, so it survives the worker that ran it.
+    """
     from distributed import as_completed
     from distributed.scheduler import KilledWorker
 
-    there = client.submit(make_job, job.record(), job.place.absolute(), pure=False)
-    futures = [client.submit(run_far, there, block, pure=False) for block in todo]
+    remote_job = client.submit(make_job, job.resolved_sweep(), job.location.absolute(), pure=False)
+    futures = [client.submit(run_block_remotely, remote_job, block, pure=False) for block in todo]
     try:
         for future in as_completed(futures):
             outcome = future.result()
-            if isinstance(outcome, Failed):
-                raise outcome.again()
+            if isinstance(outcome, BlockFailure):
+                raise outcome.to_error()
             advance()
     except KilledWorker:
         raise SpecError(
-            f"{job.place}: a block ended every worker that tried it, out of memory perhaps (block_memory_mb makes "
-            f"blocks smaller); {kept(job)}"
+            f"{job.location}: a block ended every worker that tried it, out of memory perhaps (block_memory_mb makes "
+            f"blocks smaller); {remaining_progress(job)}"
         ) from None
     except CancelledError:
-        raise SpecError(f"{job.place}: the scheduler is gone or cancelled the run; {kept(job)}") from None
+        raise SpecError(
+            f"{job.location}: the scheduler is gone or cancelled the run; {remaining_progress(job)}"
+        ) from None
     finally:
         if client.status == "running":
             client.cancel(futures)
 
 
 @contextmanager
-def _bar(job: Job, done: int, show: bool) -> Iterator[Any]:
-    """Progress bar over blocks, with points per second."""
+def _bar(job: Job, done: int, show: bool) -> Iterator[Callable[[], None]]:
+    """Show a progress bar over blocks, with points per second."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -12,7 +12,7 @@ from distributed import Client, LocalCluster
 
 import cheetah_xr as cx
 from cheetah_xr.sweep import runner as run
-from cheetah_xr.sweep.store.writer import finished
+from cheetah_xr.sweep.store.writer import finished_blocks
 from tests.helpers.fault_injection import BLOCKS, SWEEP, assert_same, completed_blocks, wait_for
 from tests.helpers.rejection import rejected
 
@@ -124,7 +124,7 @@ def test_a_block_that_ends_every_worker(many, elsewhere, undisturbed):
         )
         rejected(lambda: cx.run_sweep(many, path, client=client, progress=False), *words)
         killer.join()
-    assert finished(path)
+    assert finished_blocks(path)
     assert_same(cx.run_sweep(many, path, progress=False), undisturbed)
 
 
@@ -170,9 +170,9 @@ def test_a_full_disk_of_a_worker(client, sweep, elsewhere):
 
 def test_a_worker_of_another_version(client, sweep, elsewhere):
     def become(version):
-        from cheetah_xr.sweep.store import layout as template
+        from cheetah_xr.sweep.store import layout
 
-        template.MODEL_VERSION = version
+        layout.MODEL_VERSION = version
 
     client.run(become, "another")
     try:
@@ -180,7 +180,7 @@ def test_a_worker_of_another_version(client, sweep, elsewhere):
         rejected(lambda: cx.run_sweep(sweep, "a.zarr", client=client, progress=False), *words)
     finally:
         client.run(become, cx.MODEL_VERSION)
-    assert finished("a.zarr") == set()
+    assert finished_blocks("a.zarr") == set()
 
 
 def test_a_scheduler_that_is_not_there(cli, sweep):

@@ -7,11 +7,11 @@ import pytest
 
 import cheetah_xr as cx
 from cheetah_xr.sweep import runner as run
-from cheetah_xr.sweep.store.writer import state
+from cheetah_xr.sweep.store.writer import read_completion
 from tests.helpers.fault_injection import BLOCKS, SWEEP, assert_same, contents
 from tests.helpers.rejection import rejected
 
-CHUNK, MARKER = "step_time/c/1/0/1/0/1", "completed/blocks/c/11/0"
+CHUNK, COMPLETION_RECORD = "step_time/c/1/0/1/0/1", "completed/blocks/c/11/0"
 BLOCK = 11
 
 
@@ -55,7 +55,7 @@ def damage(path, how):
 
 
 @pytest.mark.parametrize("how", DAMAGE.values(), ids=DAMAGE)
-@pytest.mark.parametrize("key", [CHUNK, MARKER], ids=["chunk", "marker"])
+@pytest.mark.parametrize("key", [CHUNK, COMPLETION_RECORD], ids=["chunk", "completion record"])
 def test_a_damaged_block(key, how, store, original, cli, computed):
     intact = cli("info", original[0])
     assert (intact.code, f"complete: {BLOCKS} of {BLOCKS} blocks" in intact.out) == (0, True)
@@ -63,11 +63,11 @@ def test_a_damaged_block(key, how, store, original, cli, computed):
     ran = cli("info", store)
     assert ran.code == 1
     assert f"incomplete: {BLOCKS - 1} of {BLOCKS} blocks" in ran.out
-    lost_marker = how is None and key == MARKER  # a block without a marker was never finished
-    assert (f"damaged: block {BLOCK}: {key}" in ran.out) != lost_marker
+    lost_record = how is None and key == COMPLETION_RECORD  # a block without a completion record was never finished
+    assert (f"damaged: block {BLOCK}: {key}" in ran.out) != lost_record
     again = cli("sweep", original[1], "--store", store)
     assert again.code == 0
-    assert ("1 damaged blocks are computed again" in again.err) != lost_marker
+    assert ("1 damaged blocks are computed again" in again.err) != lost_record
     assert computed == [BLOCK]
     assert_same(store, original[0])
     assert cli("info", store).code == 0
@@ -96,13 +96,13 @@ def test_a_run_killed_while_it_mends_does_not_look_complete(store, original, mon
         patch.setattr(run, "run_block", killed)
         with pytest.raises(KeyboardInterrupt):
             cx.run_sweep(original[1], store, progress=False)
-    assert state(store).done == set(range(BLOCKS)) - {BLOCK}
+    assert read_completion(store).done == set(range(BLOCKS)) - {BLOCK}
 
 
 def test_a_variable_without_the_cut_dims_belongs_to_the_first_block(store, original, computed):
     """Weights depend neither on batch nor length: the first block along them wrote the chunk."""
     damage(store / "weight_bytes/c/1/1", flipped)
-    actual = state(store, checksums=True)
+    actual = read_completion(store, checksums=True)
     assert actual.damaged == {10: ["weight_bytes/c/1/1"]}  # of models, GPUs, tp: the second, the first, the second
     cx.run_sweep(original[1], store, progress=False)
     assert computed == [10]
@@ -150,5 +150,5 @@ def test_blocks_of_nan_are_there(write, tmp_path):
     """A block in which no point runs is written too, or it would count as lost."""
     sweep = write(SWEEP | {"tp": [3]}, "none.yaml")
     path = cx.run_sweep(sweep, tmp_path / "none.zarr", progress=False)
-    assert state(path, checksums=True).complete
+    assert read_completion(path, checksums=True).complete
     assert np.isnan(cx.open_result(path).step_time.values).all()

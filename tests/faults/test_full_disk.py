@@ -11,8 +11,8 @@ from zarr.storage import _local
 import cheetah_xr as cx
 from cheetah_xr.sweep import runner as run
 from cheetah_xr.sweep.store import writer as store
-from cheetah_xr.sweep.store.location import Place
-from cheetah_xr.sweep.store.writer import finished, state
+from cheetah_xr.sweep.store.location import Location
+from cheetah_xr.sweep.store.writer import finished_blocks, read_completion
 from tests.helpers.fault_injection import BLOCKS, SWEEP, assert_same, contents
 from tests.helpers.rejection import rejected
 
@@ -61,12 +61,12 @@ def test_a_disk_that_fills_up(sweep, whole, small_disk, cli):
     message = re.search(r"error: (\S+): cannot be written \(No space left on device\); (\d+) of 16 blocks are", ran.err)
     assert message is not None, ran.err
     assert "the same command resumes" in ran.err
-    kept = finished(path)
+    kept = finished_blocks(path)
     assert (message[1], int(message[2])) == (str(path), len(kept))
     assert 0 < len(kept) < BLOCKS
     assert not list(path.rglob("*.partial"))
     assert cli("sweep", sweep, "--store", path).code == 2
-    assert finished(path) >= kept
+    assert finished_blocks(path) >= kept
     (small_disk / "others").unlink()
     assert cli("sweep", sweep, "--store", path).code == 0
     assert_same(path, whole)
@@ -96,9 +96,9 @@ def test_a_disk_that_becomes_read_only(sweep, whole, small_disk):
 
 
 WHERE = {
-    "the template": (Place, "write", 3),
+    "the empty store": (Location, "write", 3),
     "a chunk": (_local, "_put", 40),
-    "a marker": (store, "mark", 6),
+    "a completion record": (store, "record_completion", 6),
 }
 
 
@@ -124,20 +124,22 @@ def test_injected_errors(where, code, sweep, whole, tmp_path, monkeypatch, recor
         patch.setattr(owner, attribute, failing)
         message = rejected(lambda: cx.run_sweep(sweep, path, progress=False, workers=1), str(path), os.strerror(code))
     assert message.count("\n") == 0
-    if where == "the template":
+    if where == "the empty store":
         assert not path.exists()
         assert not list(tmp_path.glob("*.building"))
     else:
-        actual = state(path, checksums=True)
+        actual = read_completion(path, checksums=True)
         assert actual.damaged == {}
-        assert len(actual.done) in ({5} if where == "a marker" else range(7, 11))  # of 3 or 4 chunks and a marker each
+        assert len(actual.done) in (
+            {5} if where == "a completion record" else range(7, 11)
+        )  # of 3 or 4 chunks and a record each
     assert_same(cx.run_sweep(sweep, path, progress=False), whole)
 
 
 def test_a_block_that_is_not_there_after_writing(sweep, tmp_path, monkeypatch):
     """A write that says nothing and keeps nothing is not marked as done."""
     job = run.make_job(sweep, tmp_path / "a.zarr")
-    job.place.create(store.template(job.recipe, job.blocks, job.parts))
-    monkeypatch.setattr(Place, "read", lambda self, key, start=None: None)
+    job.location.create(store.empty_store(job.plan, job.blocks, job.parts))
+    monkeypatch.setattr(Location, "read", lambda self, key, start=None: None)
     block = next(iter(job.blocks))
-    rejected(lambda: run.run_block(job, block), "a.zarr", "not there right after it was written")
+    rejected(lambda: run.run_block(job, block), "a.zarr", "missing right after it was written")

@@ -17,7 +17,7 @@ from cheetah_xr.analysis.conditions import Condition, parse
 from cheetah_xr.figures.render import FOLDER, folder_for
 from cheetah_xr.specs.record import MAX_YAML_BYTES, parse_yaml
 from cheetah_xr.sweep.runner import make_job
-from cheetah_xr.sweep.store.writer import state
+from cheetah_xr.sweep.store.writer import read_completion
 from tests.helpers.configs import CONFIGS
 from tests.helpers.fault_injection import SWEEP
 from tests.helpers.hypothesis_profiles import examples
@@ -137,7 +137,7 @@ def test_sweep_files(tmp_path, data):
     path.write_text(json.dumps(data), encoding="utf-8")
     job = outcome(lambda: make_job(path))
     if not isinstance(job, str):
-        assert job.place.folder.resolve().parent.name == "outputs"
+        assert job.location.folder.resolve().parent.name == "outputs"
 
 
 @examples(150)
@@ -239,7 +239,7 @@ def test_metadata_of_stores(tmp_path, store, data):
     changed = data.draw(disturbed(json.loads(path.read_text())))
     path.write_text(json.dumps(changed))
     outcome(lambda: cx.open_result(copied).sizes)
-    outcome(lambda: state(copied, checksums=True))
+    outcome(lambda: read_completion(copied, checksums=True))
     outcome(lambda: cx.run_sweep(store.parent / "sweep.yaml", copied, progress=False))
 
 
@@ -247,7 +247,7 @@ VAST = {
     "axis": ("seq_len/zarr.json", ("shape",), [10**13]),
     "one chunk": ("seq_len/zarr.json", ("shape",), [10**8]),
     "array": ("step_time/zarr.json", ("shape",), [10**9, 10**9, 10**9]),
-    "markers": ("completed/blocks/zarr.json", ("shape",), [10**14, 5]),
+    "completion records": ("completed/blocks/zarr.json", ("shape",), [10**14, 5]),
     "blocks": ("completed/blocks/zarr.json", ("attributes", "blocks"), [["tp", 10**9]]),
 }
 

@@ -10,7 +10,7 @@ import pytest
 
 import cheetah_xr as cx
 from cheetah_xr.sweep import runner as run
-from cheetah_xr.sweep.store.writer import finished, state
+from cheetah_xr.sweep.store.writer import finished_blocks, read_completion
 from tests.helpers.fault_injection import (
     BLOCKS,
     LONG,
@@ -32,7 +32,7 @@ from cheetah_xr.sweep import runner as run
 from cheetah_xr.sweep.store import writer as store
 
 when, calls = sys.argv[2], []
-original, mark = store.write_block, store.mark
+original, record_completion = store.write_block, store.record_completion
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -42,9 +42,11 @@ def write_block(*args):
     last = len(calls) == 6
     if last and when == "before the chunk":
         die()
-    store.mark = die if last and when == "between chunk and marker" else mark
+    store.record_completion = (
+        die if last and when == "between chunk and completion record" else record_completion
+    )
     original(*args)
-    if last and when == "after the marker":
+    if last and when == "after the completion record":
         die()
 
 run.write_block = write_block
@@ -61,15 +63,17 @@ def sweep(write, elsewhere):
 def whole(sweep):
     """The undisturbed result."""
     path = cx.run_sweep(sweep, "whole.zarr", progress=False)
-    assert len(finished(path)) == BLOCKS
+    assert len(finished_blocks(path)) == BLOCKS
     return path
 
 
-@pytest.mark.parametrize("when", ["before the chunk", "between chunk and marker", "after the marker"])
+@pytest.mark.parametrize(
+    "when", ["before the chunk", "between chunk and completion record", "after the completion record"]
+)
 def test_sigkill_of_the_driver(when, sweep, whole, computed):
     assert ended(python(KILL, sweep, when))[0] == -signal.SIGKILL
-    done = finished("killed.zarr")
-    assert len(done) == (6 if when == "after the marker" else 5)
+    done = finished_blocks("killed.zarr")
+    assert len(done) == (6 if when == "after the completion record" else 5)
     computed.clear()
     path = cx.run_sweep(sweep, "killed.zarr", progress=False)
     assert sorted(computed) == sorted(set(range(BLOCKS)) - done)
@@ -88,7 +92,7 @@ def test_sigkill_at_any_moment(write, elsewhere):
         time.sleep(0.003 * tries)
         running.kill()
         ended(running)
-    kept = len(finished(path))
+    kept = len(finished_blocks(path))
     assert kept > 0
     assert_same(cx.run_sweep(many, path, progress=False), expected)
     assert not list(path.rglob("*.partial"))
@@ -98,8 +102,8 @@ def test_a_kill_while_the_store_is_made_leaves_none(sweep, whole, elsewhere):
     script = """
         import os, signal, sys
         import cheetah_xr as cx
-        from cheetah_xr.sweep.store.location import Place
-        write, calls = Place.write, []
+        from cheetah_xr.sweep.store.location import Location
+        write, calls = Location.write, []
 
         def dying(self, key, data):
             calls.append(key)
@@ -107,7 +111,7 @@ def test_a_kill_while_the_store_is_made_leaves_none(sweep, whole, elsewhere):
                 os.kill(os.getpid(), signal.SIGKILL)
             write(self, key, data)
 
-        Place.write = dying
+        Location.write = dying
         cx.run_sweep(sys.argv[1], "made.zarr", progress=False)
     """
     assert ended(python(script, sweep))[0] == -signal.SIGKILL
@@ -128,7 +132,7 @@ def test_ctrl_c_leaves_a_store_that_resumes(write, elsewhere):
     assert "interrupted:" in err
     assert "the same command resumes" in err
     assert "Traceback" not in err
-    assert len(finished(path)) > 0
+    assert len(finished_blocks(path)) > 0
     with pytest.warns(UserWarning, match="missing"):
         cx.open_result(path)
 
@@ -194,8 +198,8 @@ def test_a_store_replaced_while_a_run_writes(sweep, write, elsewhere, monkeypatc
 
     def replaced(job, block):
         if block.number == 5 and job is not other:
-            job.place.remove()
-            run.prepare_store(other.place, other.recipe, other.blocks, other.parts, resume=True, overwrite=False)
+            job.location.remove()
+            run.prepare_store(other.location, other.plan, other.blocks, other.parts, resume=True, overwrite=False)
         return original(job, block)
 
     monkeypatch.setattr(run, "run_block", replaced)
@@ -207,13 +211,13 @@ def test_a_store_replaced_while_a_run_writes(sweep, write, elsewhere, monkeypatc
 
 
 def test_completion_records_of_another_run_do_not_count(sweep, whole, write, elsewhere):
-    """A block of another sweep that lies at the right place, marker and all, is computed again."""
+    """A block of another sweep that lies at the right place, completion record and all, is computed again."""
     other = cx.run_sweep(write(SWEEP | {"options": {"small_ops": "memory"}}, "other.yaml"), "a.zarr", progress=False)
     mixed = cx.run_sweep(sweep, "mixed.zarr", progress=False)
     chunk = sorted(p.relative_to(mixed) for p in mixed.glob("step_time/c/*/*/*/*/*"))[3]
     for name in ("completed/blocks/c/3/0", chunk):
         (mixed / name).write_bytes((other / name).read_bytes())
-    assert set(state(mixed).damaged) == {3}
+    assert set(read_completion(mixed).damaged) == {3}
     assert_same(cx.run_sweep(sweep, mixed, progress=False), whole)
 
 
@@ -222,11 +226,11 @@ def test_a_store_removed_while_a_run_writes(sweep, elsewhere, monkeypatch):
 
     def removed(job, block):
         if block.number == 5:
-            job.place.remove()
+            job.location.remove()
         return original(job, block)
 
     monkeypatch.setattr(run, "run_block", removed)
-    rejected(lambda: cx.run_sweep(sweep, "one.zarr", workers=1, progress=False), "one.zarr", "not there")
+    rejected(lambda: cx.run_sweep(sweep, "one.zarr", workers=1, progress=False), "one.zarr", "is missing")
 
 
 # ---- another spec, another clock
@@ -264,7 +268,7 @@ def test_clocks_that_jump(sweep, whole, elsewhere, monkeypatch):
     script = KILL.replace(
         "import os,", "import random, time\ntime.time = lambda: random.uniform(-1e9, 4e9)\nimport os,"
     )
-    assert ended(python(script, sweep, "between chunk and marker"))[0] == -signal.SIGKILL
+    assert ended(python(script, sweep, "between chunk and completion record"))[0] == -signal.SIGKILL
     for number, path in enumerate(sorted(p for p in (elsewhere / "killed.zarr").rglob("*") if p.is_file())):
         os.utime(path, (0, 0) if number % 2 else (4e9, 4e9))
     clock = np.random.default_rng(0)

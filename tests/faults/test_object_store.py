@@ -10,8 +10,8 @@ import xarray as xr
 
 import cheetah_xr as cx
 from cheetah_xr.sweep import runner as run
-from cheetah_xr.sweep.store.location import Place
-from cheetah_xr.sweep.store.writer import finished, state
+from cheetah_xr.sweep.store.location import Location
+from cheetah_xr.sweep.store.writer import finished_blocks, read_completion
 from tests.helpers.fault_injection import SWEEP, assert_same, command, ended
 from tests.helpers.rejection import rejected
 
@@ -111,7 +111,7 @@ def test_an_interrupted_run_resumes(url, sweep, whole, monkeypatch):
     monkeypatch.setattr(run, "run_block", stopped)
     with pytest.raises(KeyboardInterrupt):
         cx.run_sweep(sweep, url, progress=False, workers=1)
-    assert finished(url) == set(calls)
+    assert finished_blocks(url) == set(calls)
     monkeypatch.setattr(run, "run_block", original)
     assert_same(cx.run_sweep(sweep, url, progress=False), whole)
 
@@ -119,16 +119,16 @@ def test_an_interrupted_run_resumes(url, sweep, whole, monkeypatch):
 @pytest.mark.parametrize("key", ["step_time/c/0/0/1", "completed/blocks/c/1/0", "seq_len/c/0"])
 def test_damage(key, url, sweep, whole):
     cx.run_sweep(sweep, url, progress=False)
-    place = Place(url)
+    place = Location(url)
     place.write(key, place.read(key)[:-1])
-    assert list(state(url, checksums=True).damaged) == ([] if key.startswith("seq_len") else [1])
+    assert list(read_completion(url, checksums=True).damaged) == ([] if key.startswith("seq_len") else [1])
     assert_same(cx.run_sweep(sweep, url, progress=False), whole)
 
 
 @pytest.mark.parametrize("after", [1, 5, 20])
 def test_a_run_stopped_while_the_store_is_made(after, url, sweep, whole, monkeypatch):
     """The root is written last: until then there is no result, and the same sweep may start again."""
-    original, calls = Place.write, []
+    original, calls = Location.write, []
 
     def stopped(self, key, data):
         calls.append(key)
@@ -137,7 +137,7 @@ def test_a_run_stopped_while_the_store_is_made(after, url, sweep, whole, monkeyp
         original(self, key, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Place, "write", stopped)
+        patch.setattr(Location, "write", stopped)
         with pytest.raises(KeyboardInterrupt):
             cx.run_sweep(sweep, url, progress=False)
     assert len(files(url)) == after
@@ -146,9 +146,11 @@ def test_a_run_stopped_while_the_store_is_made(after, url, sweep, whole, monkeyp
 
 
 def test_what_is_no_result_is_never_touched(url, sweep):
-    Place(url).write("mine.txt", b"mine")
+    Location(url).write("mine.txt", b"mine")
     for overwrite in (False, True):
-        rejected(lambda o=overwrite: cx.run_sweep(sweep, url, overwrite=o, progress=False), url, "not a result")
+        rejected(
+            lambda o=overwrite: cx.run_sweep(sweep, url, overwrite=o, progress=False), url, "not the store of a sweep"
+        )
     assert list(files(url).values()) == [b"mine"]
 
 

@@ -9,7 +9,7 @@ import time
 import numpy as np
 
 import cheetah_xr as cx
-from cheetah_xr.sweep.store.writer import state
+from cheetah_xr.sweep.store.writer import read_completion
 
 SWEEP = {
     "title": "Disturbed",
@@ -33,7 +33,7 @@ LONG = SWEEP | {
 
 def assert_same(path, expected):
     """Two results have the same bits, and both are whole."""
-    assert state(path, checksums=True).complete
+    assert read_completion(path, checksums=True).complete
     actual, undisturbed = cx.open_result(path), cx.open_result(expected)
     assert actual.attrs["fingerprint"] == undisturbed.attrs["fingerprint"]
     for name, values in undisturbed.variables.items():

@@ -1,4 +1,4 @@
-"""Where a result is kept: a folder of this machine, or the prefix of an object store that a URL names."""
+"""The location of a store: a folder of this machine, or the prefix of an object store that a URL names."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from zarr.abc.store import Store
 from ...specs import SpecError
 
 ROOT = "zarr.json"
-"""Key every result has: it is written last of its template, so that a result is there whole or not at all."""
+"""Key every result has: it is written last of an empty store, so that a store exists whole or not at all."""
 
 UNCACHED = {"use_listings_cache": False}
-"""Other processes write too: what is there is asked for every time."""
+"""Other processes write too, so every listing is read anew."""
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """A folder or a URL; keys are those of Zarr, with ``/`` between their parts."""
 
     url: str
@@ -33,21 +33,21 @@ class Place:
 
     @property
     def folder(self) -> Path | None:
-        """The folder, None for a URL."""
+        """Return the folder, None for a URL."""
         return None if "://" in self.url else Path(self.url)
 
     @property
     def path(self) -> Path | str:
-        """As users give it."""
+        """Return the folder or URL as users give it."""
         return self.folder or self.url
 
-    def absolute(self) -> Place:
-        """The same place from any working folder."""
-        return self if self.folder is None else Place(str(self.folder.resolve()))
+    def absolute(self) -> Location:
+        """Return the same location with an absolute path."""
+        return self if self.folder is None else Location(str(self.folder.resolve()))
 
     @cached_property
     def _files(self) -> tuple[Any, str]:
-        """File system and the prefix in it.
+        """Return the file system and the prefix in it.
 
         Raises
         ------
@@ -59,18 +59,18 @@ class Place:
         try:
             fs, prefix = url_to_fs(self.url, **({} if self.folder else UNCACHED))
         except (ValueError, ImportError) as error:
-            raise SpecError(f"{self.url}: cannot be used as a place ({error})") from None
+            raise SpecError(f"{self.url}: cannot be used as the location of a store ({error})") from None
         return fs, str(prefix).rstrip("/")
 
     def zarr_store(self, *, read_only: bool = False) -> Store:
-        """The place as Zarr sees it."""
+        """Open the location as a Zarr store."""
         if self.folder is not None:
             return zarr.storage.LocalStore(self.folder.resolve(), read_only=read_only)
         return zarr.storage.FsspecStore.from_url(self.url, storage_options=UNCACHED, read_only=read_only)
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
-        """What a client of an object store raises, whatever it is, as one error; errors of folders pass."""
+        """Turn whatever a client of an object store raises into one SpecError; let errors of folders pass."""
         try:
             yield
         except (SpecError, FileNotFoundError):
@@ -82,19 +82,19 @@ class Place:
             raise SpecError(f"{self.url}: cannot be reached ({reason[:300]})") from None
 
     def exists(self) -> bool:
-        """Whether anything is there."""
+        """Return whether the location holds anything."""
         fs, prefix = self._files
         with self._reaching():
             return bool(fs.exists(prefix))
 
     def listing(self) -> set[str]:
-        """Every key that is there."""
+        """Return every key of the location."""
         fs, prefix = self._files
         with self._reaching():
-            return {str(found)[len(prefix) + 1 :] for found in fs.find(prefix)}
+            return {str(name)[len(prefix) + 1 :] for name in fs.find(prefix)}
 
     def read(self, key: str, start: int | None = None) -> bytes | None:
-        """Bytes under a key, from `start` on (from the end where negative); None where there are none."""
+        """Read the bytes under a key, from `start` on (from the end where negative); None where there are none."""
         fs, prefix = self._files
         with self._reaching():
             try:
@@ -122,17 +122,17 @@ class Place:
         fs, prefix = self._files
         fs.rm(prefix, recursive=True)
 
-    def create(self, template: Mapping[str, bytes]) -> None:
-        """Write a template, whole or not at all: a folder appears by its name, an object store gets the root last."""
+    def create(self, files: Mapping[str, bytes]) -> None:
+        """Write an empty store, whole or not at all: a folder is renamed at the end, a URL gets its root last."""
         if self.folder is None:
-            for key in sorted(template, key=lambda key: (key == ROOT, key)):
-                self.write(key, template[key])
+            for key in sorted(files, key=lambda key: (key == ROOT, key)):
+                self.write(key, files[key])
             return
-        building = Place(f"{self.folder}.building")
+        building = Location(f"{self.folder}.building")
         assert building.folder is not None
         shutil.rmtree(building.folder, ignore_errors=True)
         try:
-            for key, data in template.items():
+            for key, data in files.items():
                 building.write(key, data)
         except OSError:
             shutil.rmtree(building.folder, ignore_errors=True)
@@ -141,12 +141,12 @@ class Place:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold a folder alone; the lock ends with the process, however that ends. Object stores have none.
+        """Lock a folder for this run; the lock ends with the process, however that ends. Object stores have none.
 
         Raises
         ------
         SpecError
-            When another run holds it.
+            When another run has locked it.
         """
         if self.folder is None:
             yield
@@ -162,12 +162,14 @@ class Place:
         try:
             yield
         finally:
-            Path(lock.lock_file).unlink(missing_ok=True)  # while it is held: who takes an unlinked file tries again
+            Path(lock.lock_file).unlink(
+                missing_ok=True
+            )  # still locked: a process that opened the unlinked file tries again
             lock.release()
 
 
-def place_of(path: str | Path | Place) -> Place:
-    """A place as users give it: a path, a URL such as ``s3://bucket/name.zarr``, or ``file:///...``."""
-    if isinstance(path, Place):
+def location_of(path: str | Path | Location) -> Location:
+    """Make a location of what users give: a path, a URL such as ``s3://bucket/name.zarr``, or ``file:///...``."""
+    if isinstance(path, Location):
         return path
-    return Place(str(path).removeprefix("file://"))
+    return Location(str(path).removeprefix("file://"))

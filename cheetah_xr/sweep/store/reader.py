@@ -13,10 +13,10 @@ import zarr
 from ...analysis import accessor as accessor  # registers ds.cheetah
 from ...specs import SpecError
 from ..blocks import MOST_BLOCKS
-from .location import Place, place_of
-from .writer import naming, open_root, state
+from .location import Location, location_of
+from .writer import naming, open_root, read_completion
 
-LONGEST = 20_000_000
+LONGEST_COORDINATE = 20_000_000
 """Values of a coordinate that are read into memory; a sweep's axis has at most half as many."""
 
 
@@ -49,38 +49,40 @@ def open_result(path: str | Path) -> xr.Dataset:
     >>> import cheetah_xr as cx
     >>> ds = cx.open_result("outputs/qwen3-32b-h100.zarr")  # doctest: +SKIP
     """
-    place = place_of(path)
-    found = state(place)
-    ds = opened(place, chunks={})
-    missing = found.total - len(found.done)
+    location = location_of(path)
+    completion = read_completion(location)
+    ds = open_store(location, chunks={})
+    missing = completion.total - len(completion.done)
     if missing:
-        warnings.warn(f"{place}: {missing} of {found.total} blocks are missing; run the sweep again", stacklevel=2)
+        warnings.warn(
+            f"{location}: {missing} of {completion.total} blocks are missing; run the sweep again", stacklevel=2
+        )
     return ds
 
 
-def opened(path: str | Path | Place, chunks: dict[str, int] | None) -> xr.Dataset:
-    """A result, whole or not; without `chunks` no Dask array is made, so Dask need not be imported.
+def open_store(path: str | Path | Location, chunks: dict[str, int] | None) -> xr.Dataset:
+    """Open a store, complete or not; without `chunks` no Dask array is made, so Dask need not be imported.
 
     Raises
     ------
     SpecError
         When the metadata or coordinates are damaged.
     """
-    place = place_of(path)
-    with naming(place):
-        _check_sizes(open_root(place, "r"))
+    location = location_of(path)
+    with naming(location):
+        _check_sizes(open_root(location, "r"))
         ds = xr.open_zarr(
-            place.zarr_store(read_only=True),
+            location.zarr_store(read_only=True),
             consolidated=False,
             zarr_format=3,
             chunks=chunks,
             decode_timedelta=False,
             create_default_indexes=False,
         )
-        large = [str(name) for name, coord in ds.coords.items() if coord.size > LONGEST]
+        large = [str(name) for name, coord in ds.coords.items() if coord.size > LONGEST_COORDINATE]
         if large:
-            raise SpecError(f"coordinate {', '.join(large)} has more than {LONGEST:,} values")
-        ds = ordered(ds)
+            raise SpecError(f"coordinate {', '.join(large)} has more than {LONGEST_COORDINATE:,} values")
+        ds = in_stored_order(ds)
         for variable in ds.variables.values():
             if "flag_values" in variable.attrs:
                 variable.attrs["flag_values"] = np.asarray(variable.attrs["flag_values"], dtype=variable.dtype)
@@ -88,14 +90,14 @@ def opened(path: str | Path | Place, chunks: dict[str, int] | None) -> xr.Datase
 
 
 def _check_sizes(root: zarr.Group) -> None:
-    """Refuse arrays of more chunks than a sweep has, before anything is laid out for each."""
+    """Reject arrays of more chunks than a sweep has, before anything is laid out for each."""
     for name, array in root.arrays():
         if array.nchunks > MOST_BLOCKS:
             raise SpecError(f"{name} has {array.nchunks:,} chunks; a result has at most {MOST_BLOCKS:,}")
 
 
-def ordered(ds: xr.Dataset) -> xr.Dataset:
-    """The same with dims, coordinates (loaded) and variables in one order, whatever order the store gave them in.
+def in_stored_order(ds: xr.Dataset) -> xr.Dataset:
+    """Put dims, coordinates (loaded) and variables in the stored order, whatever order Zarr lists them in.
 
     Raises
     ------
@@ -103,8 +105,8 @@ def ordered(ds: xr.Dataset) -> xr.Dataset:
         For a coordinate that is damaged.
     """
     order = json.loads(ds.attrs["order"])
-    places = {name: number for number, name in enumerate(order)}
-    names = sorted(map(str, ds.variables), key=lambda name: (places.get(name, len(places)), name))
+    rank = {name: number for number, name in enumerate(order)}
+    names = sorted(map(str, ds.variables), key=lambda name: (rank.get(name, len(rank)), name))
     coords = {}
     for name in (name for name in names if name in ds.coords):
         try:

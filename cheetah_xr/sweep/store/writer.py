@@ -1,4 +1,4 @@
-"""The store of a sweep: made or resumed, written block by block, and checked."""
+"""Create, resume, write and check the store of a sweep."""
 
 from __future__ import annotations
 
@@ -13,86 +13,97 @@ from numpy.typing import NDArray
 
 from ...specs import SpecError
 from ..blocks import Block, Blocks
-from ..plan import Recipe
-from .completion import MARKERS, State, mark, state_of, unmark
-from .layout import fingerprint_of, template
-from .location import ROOT, Place, place_of
+from ..plan import Plan
+from .completion import RECORDS_KEY, Completion, check_completion, erase_completion, record_completion
+from .layout import LAYOUT_VERSION, empty_store, fingerprint_of
+from .location import ROOT, Location, location_of
 
 Array = NDArray[Any]
 
 
 def prepare_store(
-    place: Place, recipe: Recipe, blocks: Blocks, parts: Mapping[str, str], *, resume: bool, overwrite: bool
-) -> State:
-    """Create the template, or check an existing one: every chunk is read, and what is damaged is freed again.
+    location: Location, plan: Plan, blocks: Blocks, parts: Mapping[str, str], *, resume: bool, overwrite: bool
+) -> Completion:
+    """Create a store, or check an existing one: every chunk is read, and damaged blocks become unfinished again.
 
     Returns
     -------
-    State
-        Blocks that are already there, and damage that was found.
+    Completion
+        Finished blocks, and damaged keys.
 
     Raises
     ------
     SpecError
-        When something else is at `place`, or the store there is of another sweep; nothing is touched.
+        When something else is at `location`, or the store is of another sweep; nothing is changed.
     """
-    files = template(recipe, blocks, parts)
-    if not place.exists():
-        place.create(files)
-    elif not is_result(place):
-        if place.folder is not None or not place.listing() <= set(files):
-            raise SpecError(f"{place}: exists and is not a result of a sweep; choose another --store")
-        place.create(files)  # an object store in which a run was stopped before the root was written
+    files = empty_store(plan, blocks, parts)
+    if not location.exists():
+        location.create(files)
+    elif not is_result(location):
+        if location.folder is not None or not location.listing() <= set(files):
+            raise SpecError(f"{location}: exists and is not the store of a sweep; choose another --store")
+        location.create(files)  # an object store in which a run was stopped before the root was written
     elif overwrite:
-        place.remove()
-        place.create(files)
+        location.remove()
+        location.create(files)
     elif not resume:
-        raise SpecError(f"{place}: exists; use --resume to fill what is missing or --overwrite to start again")
+        raise SpecError(f"{location}: exists; use --resume to fill what is missing or --overwrite to start again")
     else:
-        return _resume(place, files, parts)
-    return State(len(blocks), frozenset())
+        return _resume(location, files, parts)
+    return Completion(len(blocks), frozenset())
 
 
-def _resume(place: Place, files: Mapping[str, bytes], parts: Mapping[str, str]) -> State:
-    _check_same(place, parts)
-    _mend(place, files)
-    root = open_root(place, "r+")
-    with naming(place):
-        state = state_of(place, root, fingerprint_of(parts), checksums=True)
-        unmark(root, state.damaged)
-    place.delete(key for key in place.listing() if key.endswith(".partial"))  # what a killed write leaves behind
+def _resume(location: Location, files: Mapping[str, bytes], parts: Mapping[str, str]) -> Completion:
+    _check_same(location, parts)
+    _mend(location, files)
+    root = open_root(location, "r+")
+    with naming(location):
+        state = check_completion(location, root, fingerprint_of(parts), checksums=True)
+        erase_completion(root, state.damaged)
+    location.delete(key for key in location.listing() if key.endswith(".partial"))  # what a killed write leaves behind
     return state
 
 
-def is_result(place: Place) -> bool:
-    """Whether a place holds a result of a sweep, whole or not."""
-    return place.read(ROOT) is not None and place.read(f"{MARKERS}/{ROOT}") is not None
+def is_result(location: Location) -> bool:
+    """Return whether a location holds the store of a sweep, complete or not."""
+    return location.read(ROOT) is not None and location.read(f"{RECORDS_KEY}/{ROOT}") is not None
 
 
-def _check_same(place: Place, parts: Mapping[str, str]) -> None:
-    theirs = _json(place.read(ROOT))
+def _check_same(location: Location, parts: Mapping[str, str]) -> None:
+    root = _json(location.read(ROOT))
     try:
-        theirs = json.loads(theirs["attributes"]["fingerprint_parts"])
-        different = [name for name, value in parts.items() if theirs.get(name) != value]
+        stored = json.loads(root["attributes"]["fingerprint_parts"])
+        different = [name for name, value in parts.items() if stored.get(name) != value]
+        version = stored.get("store layout")
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise SpecError(f"{place}: its metadata in {ROOT} cannot be read; use --overwrite to start again") from None
+        raise SpecError(f"{location}: its metadata in {ROOT} cannot be read; use --overwrite to start again") from None
+    if "store layout" in different:
+        raise SpecError(f"{location}: {other_layout(version)}")
     if different:
         raise SpecError(
-            f"{place}: holds the result of another sweep ({', '.join(different)} differ); use --overwrite to replace "
-            "it or --store for another place"
+            f"{location}: holds the result of another sweep ({', '.join(different)} differ); use --overwrite "
+            "to replace it or --store for another location"
         )
 
 
+def other_layout(version: object) -> str:
+    """Describe a store that another version of this package laid out."""
+    return (
+        f"was written with store layout {version}, and this version of cheetah_xr reads layout {LAYOUT_VERSION}; "
+        "run the sweep again with --overwrite"
+    )
+
+
 def _json(data: bytes | None) -> Any:
-    """Parsed JSON, None where there is none."""
+    """Parse JSON; None where it cannot be."""
     try:
         return None if data is None else json.loads(data)
     except (ValueError, RecursionError):
         return None
 
 
-def _mend(place: Place, files: Mapping[str, bytes]) -> None:
-    """Write again what a template must hold and is lost or damaged: metadata that is no JSON, and coordinates.
+def _mend(location: Location, files: Mapping[str, bytes]) -> None:
+    """Write lost or damaged files of an empty store again: metadata that is no JSON, and coordinates.
 
     Raises
     ------
@@ -100,106 +111,111 @@ def _mend(place: Place, files: Mapping[str, bytes]) -> None:
         When an array is not the one the sweep writes.
     """
     for key, data in files.items():
-        found = place.read(key)
+        content = location.read(key)
         if not key.endswith(ROOT):
-            if found != data:
-                place.write(key, data)
+            if content != data:
+                location.write(key, data)
             continue
-        metadata, expected = _json(found), json.loads(data)
+        metadata, expected = _json(content), json.loads(data)
         if metadata is None:
-            place.write(key, data)
+            location.write(key, data)
         elif not isinstance(metadata, dict) or any(metadata.get(k) != expected.get(k) for k in IDENTITY):
-            raise SpecError(f"{place}: {key} does not describe the array of this sweep; use --overwrite to start again")
+            raise SpecError(
+                f"{location}: {key} does not describe the array of this sweep; use --overwrite to start again"
+            )
 
 
 IDENTITY = ("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "fill_value")
 """What metadata of an array must say for blocks to be written into it."""
 
 
-def open_root(place: Place, mode: Literal["r", "r+"]) -> zarr.Group:
-    """The store as a Zarr group.
+def open_root(location: Location, mode: Literal["r", "r+"]) -> zarr.Group:
+    """Open the store as a Zarr group.
 
     Raises
     ------
     SpecError
         When it cannot be read as one.
     """
-    with naming(place):
-        store = place.zarr_store(read_only=mode == "r")
+    with naming(location):
+        store = location.zarr_store(read_only=mode == "r")
         return zarr.open_group(store, mode=mode, zarr_format=3, use_consolidated=False)
 
 
 @contextmanager
-def naming(place: Place) -> Iterator[None]:
-    """Whatever Zarr makes of a damaged store is one error that names the place; full disks and the like pass."""
+def naming(location: Location) -> Iterator[None]:
+    """Turn what Zarr raises for a damaged store into one SpecError with the location; full disks and the like pass."""
     try:
         yield
     except SpecError as error:
-        raise SpecError(f"{place}: {str(error).removeprefix(f'{place}: ')}") from None
+        raise SpecError(f"{location}: {str(error).removeprefix(f'{location}: ')}") from None
     except (FileNotFoundError, KeyError) as error:
-        raise SpecError(f"{place}: is not there, or not whole ({_short(error)})") from None
+        raise SpecError(f"{location}: is missing or incomplete ({_short(error)})") from None
     except OSError:
         raise
     except Exception as error:  # Zarr raises whatever its parsers raise
-        raise SpecError(f"{place}: cannot be used as a result ({_short(error)})") from None
+        raise SpecError(f"{location}: cannot be read as the store of a sweep ({_short(error)})") from None
 
 
 def _short(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:300]
 
 
-def write_block(place: Place, recipe: Recipe, fingerprint: str, block: Block, values: Mapping[str, Array]) -> None:
-    """Write a block's chunks, then mark it finished.
+def write_block(location: Location, plan: Plan, fingerprint: str, block: Block, values: Mapping[str, Array]) -> None:
+    """Write a block's chunks, then its completion record.
 
     A variable without some of the cut dims is written by the first block along them only: no chunk has two writers.
 
     Raises
     ------
     SpecError
-        When the store is not there any more, or is of another sweep by now.
+        When the store is gone, or is of another sweep by now.
     """
-    with naming(place):
-        root = open_root(place, "r+")
+    with naming(location):
+        root = open_root(location, "r+")
         if root.attrs.get("fingerprint") != fingerprint:
             raise SpecError(
                 "holds another sweep than the one that is run: it was replaced meanwhile, or this worker has another "
                 "version of cheetah_xr"
             )
-        for product in recipe.products:
+        for product in plan.products:
             if all(block.index[dim] == 0 for dim in block.index if dim not in product.dims):
                 where = tuple(block.selection.get(dim, slice(None)) for dim in product.dims)
                 _array(root, product.name)[where] = values[product.name]
-        mark(place, root, fingerprint, block)
+        record_completion(location, root, fingerprint, block)
 
 
-def state(path: str | Path | Place, *, checksums: bool = False) -> State:
-    """Which blocks of a result are there.
+def read_completion(path: str | Path | Location, *, checksums: bool = False) -> Completion:
+    """Read which blocks of a store are finished.
 
     Parameters
     ----------
     path
         The result.
     checksums
-        Read every chunk and compare its checksum; otherwise only see whether it is there.
+        Read every chunk and compare its checksum; otherwise only whether it exists.
 
     Raises
     ------
     SpecError
         When there is no result, or its metadata is damaged.
     """
-    place = place_of(path)
-    if not is_result(place):
-        raise SpecError(f"{place}: no result of a sweep there")
-    root = open_root(place, "r")
-    with naming(place):
-        return state_of(place, root, str(root.attrs["fingerprint"]), checksums=checksums)
+    location = location_of(path)
+    if not is_result(location):
+        raise SpecError(f"{location}: no store of a sweep there")
+    root = open_root(location, "r")
+    with naming(location):
+        version = json.loads(str(root.attrs["fingerprint_parts"])).get("store layout")
+        if version != LAYOUT_VERSION:
+            raise SpecError(other_layout(version))
+        return check_completion(location, root, str(root.attrs["fingerprint"]), checksums=checksums)
 
 
-def finished(path: str | Path | Place) -> frozenset[int]:
-    """Numbers of the blocks that are marked finished."""
-    return state(path).done
+def finished_blocks(path: str | Path | Location) -> frozenset[int]:
+    """Return the numbers of the finished blocks."""
+    return read_completion(path).done
 
 
 def _array(root: zarr.Group, name: str) -> Any:
     array: Any = root[name]
-    return array.with_config({"write_empty_chunks": True})  # a chunk that is not there is a chunk that was lost
+    return array.with_config({"write_empty_chunks": True})  # so that a missing chunk is always a lost one

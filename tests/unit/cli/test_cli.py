@@ -207,7 +207,7 @@ def test_verbose_logs(cli, write):
     axes = {"model": "llama-3.1-8b", "gpu": "h100-sxm", "batch": [1, 2], "seq_len": 1024}
     path = write({"title": "Small", "question": "Is it logged?", **axes}, "small.yaml")
     quiet, loud = cli("sweep", path, "--store", "a.zarr"), cli("-v", "sweep", path, "--store", "b.zarr")
-    assert "0 of 1 blocks are there" in loud.err
+    assert "0 of 1 blocks are finished" in loud.err
     assert "to do" not in quiet.err
     for ran in (quiet, loud):
         assert ran.code == 0

@@ -64,7 +64,7 @@ def test_shipped_sweeps_build(name):
     assert job.path == Path("outputs") / f"{name}.zarr"
     assert job.sweep.question.endswith("?")
     assert job.grid.n_points > 100_000
-    stored = {product.name for product in job.recipe.products}
+    stored = {product.name for product in job.plan.products}
     if job.sweep.best is None:
         assert {"step_time", "status", "bottleneck"} <= stored
         assert job.sweep.headline in DERIVED

@@ -94,7 +94,7 @@ def test_shipped_reductions_equal_the_whole(name, elsewhere, monkeypatch):
     job = run.make_job(name, "result.zarr")
     assert len(job.blocks) > 1
     ds = cx.open_result(run.run_job(job, progress=False))
-    names = job.recipe.engine.names
+    names = job.plan.engine.names
     monkeypatch.undo()
     axes = job.sweep.axes()
     given = {k: v for k, v in vars(axes).items() if k not in ("draws", "beside", "errors")}

@@ -247,3 +247,16 @@ def test_readers_need_only_xarray(sweep, tmp_path):
     command = [sys.executable, "-c", FOREIGN, str(path)]
     read = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (read.returncode, read.stderr) == (0, "")
+
+
+def test_a_store_of_another_layout_is_rejected(sweep, tmp_path, small_blocks):
+    path = cx.run_sweep(sweep, tmp_path / "old.zarr", progress=False)
+    root = path / "zarr.json"
+    metadata = json.loads(root.read_text())
+    parts = json.loads(metadata["attributes"]["fingerprint_parts"]) | {"store layout": "2"}
+    metadata["attributes"]["fingerprint_parts"] = json.dumps(parts)
+    root.write_text(json.dumps(metadata))
+    for action in (lambda: cx.open_result(path), lambda: cx.run_sweep(sweep, path, progress=False)):
+        rejected(action, str(path), "store layout 2", "reads layout 3", "--overwrite")
+    cx.run_sweep(sweep, path, progress=False, overwrite=True)
+    assert cx.open_result(path).sizes["model"] == 2
