@@ -12,20 +12,20 @@ from .sparse_attention import indexer
 
 
 def limits(m: Architecture, group: LayerGroup) -> dict[str, Num | None]:
-    """What caps the keys of a query: window, chunk, or the choice of an indexer."""
+    """Return what caps the keys of a query: window, chunk, or the choice of an indexer."""
     window = m.index_top_k if group.indexer != "none" else group.window
     return {"window": window, "chunk": group.chunk}
 
 
 def visible(m: Architecture, group: LayerGroup, options: Options, p: ForwardPass) -> Num:
-    """(query, key) pairs of one sequence."""
+    """Return (query, key) pairs of one sequence."""
     if not p.decode and not options.causal:
         return attention.uncausal_pairs(p.new, p.cached, **limits(m, group))
     return attention.visible_pairs(p.new, p.before, **limits(m, group))
 
 
 def tokens_read(m: Architecture, group: LayerGroup, p: ForwardPass) -> Num:
-    """Cached tokens some new query attends to."""
+    """Return the cached tokens some new query attends to."""
     cached = p.seq_len if p.decode else p.cached
     if group.indexer != "none":
         return attention.tokens_in_cache(cached, window=p.new * m.index_top_k)
@@ -38,17 +38,17 @@ def tokens_read(m: Architecture, group: LayerGroup, p: ForwardPass) -> Num:
 
 
 def tokens_written(group: LayerGroup, p: ForwardPass) -> Num:
-    """New tokens that go to the cache: none where it is an earlier layer's."""
+    """Return the new tokens written to the cache: none where a layer reads that of an earlier one."""
     return 0.0 if group.kv_shared else p.new
 
 
 def value_width(m: Architecture) -> Num:
-    """Width of one value head."""
+    """Return the width of one value head."""
     return m.head_dim if m.v_head_dim is None else m.v_head_dim
 
 
 def gqa(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass) -> list[Operation]:
-    """Grouped-query attention between its norm and its residual."""
+    """Return the operations of grouped-query attention between its norm and its residual."""
     b_in, b_act = widths(precision, options)
     d, heads, kv_heads, v_dim = m.hidden, m.n_heads / p.tp, attention.local_kv_heads(m.n_kv_heads, p.tp), value_width(m)
     q_width, k_width, v_width, o_width = heads * m.head_dim, kv_heads * m.head_dim, kv_heads * v_dim, heads * v_dim
@@ -58,12 +58,15 @@ def gqa(m: Architecture, group: LayerGroup, precision: Precision, options: Optio
     new_keys = 0.0 if group.kv_shared else k_width
     rotated = p.new * (q_width + new_keys) * m.rotary
     # Q, K, V and the gate are one GEMM: its input is read once, and it is launched once.
-    beside_q = [("k_proj", k_width, not group.kv_shared), ("v_proj", v_width, not (group.kv_shared or group.k_eq_v))]
-    beside_q += [("gate_proj", o_width, m.output_gate)]
+    fused_with_q = [
+        ("k_proj", k_width, not group.kv_shared),
+        ("v_proj", v_width, not (group.kv_shared or group.k_eq_v)),
+    ]
+    fused_with_q += [("gate_proj", o_width, m.output_gate)]
     return [
         *indexer(m, group, precision, options, p, query_width=d),
         linear("q_proj", precision, p, d, q_width, gemm_activations(p.new, d, q_width, b_in, b_act)),
-        *(linear(name, precision, p, d, n, p.new * n * b_act, launches=0) for name, n, given in beside_q if given),
+        *(linear(name, precision, p, d, n, p.new * n * b_act, launches=0) for name, n, given in fused_with_q if given),
         *rope(options, precision, rotated),
         Operation(
             "scores",

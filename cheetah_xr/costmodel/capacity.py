@@ -12,7 +12,7 @@ from .operations import ForwardPass, ForwardPassWork, Num
 
 
 def weight_bytes(work: ForwardPassWork) -> Num:
-    """Bytes of weights one GPU holds."""
+    """Return the bytes of resident weights of one GPU."""
     return sum(layer.count * operation.resident_weights for layer in work.parts for operation in layer.operations)
 
 

@@ -60,15 +60,15 @@ def model_work(model: AnyModel, precision: Precision, options: Options, p: Forwa
 
 
 def alike(groups: tuple[LayerGroup, ...]) -> list[LayerGroup]:
-    """Groups that do the same work, counted together: those that differ in parameters without work only."""
-    found: dict[tuple[object, ...], LayerGroup] = {}
+    """Return the groups that do the same work, counted together: those that differ in parameters without work only."""
+    merged: dict[tuple[object, ...], LayerGroup] = {}
     for group in groups:
         fields = {name: getattr(group, name) for name in type(group).model_fields if name not in NO_WORK}
         # Arrays in place of numbers are the same when they are the same object.
         key = tuple((name, v if isinstance(v, Hashable) else id(v)) for name, v in fields.items())
-        same = found.get(key)
-        found[key] = group if same is None else same.model_copy(update={"count": same.count + group.count})
-    return list(found.values())
+        same = merged.get(key)
+        merged[key] = group if same is None else same.model_copy(update={"count": same.count + group.count})
+    return list(merged.values())
 
 
 def layer_work(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass) -> LayerWork:
@@ -100,14 +100,14 @@ def mlp_operations(
 def mlp_collectives(
     m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass
 ) -> list[Collective]:
-    """Collectives of an MLP that are not part of the exchange among moe."""
+    """Return the collectives of an MLP beside the all-to-all among experts."""
     if not group.is_routed:
         return [] if group.mlp == "none" else dense_collectives(m, precision, options, p)
-    beside = group.mlp == "moe+dense"
-    found = moe_collectives(m, precision, options, p, beside=beside)
-    if beside:
-        found += dense_gathers(m, precision, options, p)
-    return found
+    dense_too = group.mlp == "moe+dense"
+    layer_collectives = moe_collectives(m, precision, options, p, dense_too=dense_too)
+    if dense_too:
+        layer_collectives += dense_gathers(m, precision, options, p)
+    return layer_collectives
 
 
 def group_rules(m: Architecture, group: LayerGroup, options: Options, p: ForwardPass) -> list[LayoutRule]:
@@ -135,31 +135,31 @@ def block(
     norm: bool = True,
     residual: bool = True,
 ) -> list[Operation]:
-    """Attention or MLP with the norm before it, the residual after it and the mixing of residual streams."""
+    """Return attention or MLP with the norm before it, the residual after it and the mixing of residual streams."""
     b_act, elements, streams = precision.activation_bytes, p.new * m.hidden, m.residual_streams
-    found: list[Operation] = []
+    operations: list[Operation] = []
     if has_streams(m):
         mixed = 1.0 * (streams > 1)  # on an axis, one stream is none
         k, n = streams * m.hidden * mixed, (2 + streams) * streams * mixed
-        found.append(replicated("stream_mixing", "router", p, k, n, precision, options, component, launches=mixed))
+        operations.append(replicated("stream_mixing", "router", p, k, n, precision, options, component, launches=mixed))
     if norm:
         flops, moves = elementwise.NORM_FLOPS * elements, elementwise.NORM_MOVES * elements
-        found += small_op(f"{component}_norm", options, b_act, flops, moves, component)
-    found += body
+        operations += small_op(f"{component}_norm", options, b_act, flops, moves, component)
+    operations += body
     if residual:
         added = elements * streams
         flops, moves = elementwise.RESIDUAL_FLOPS * added, elementwise.RESIDUAL_MOVES * added
-        found += small_op(f"{component}_residual", options, b_act, flops, moves, component)
-    return found
+        operations += small_op(f"{component}_residual", options, b_act, flops, moves, component)
+    return operations
 
 
 def has_streams(m: Architecture) -> bool:
-    """Whether there are parallel residual streams (structure)."""
+    """Return whether there are parallel residual streams (structure)."""
     return not (isinstance(m.residual_streams, int) and m.residual_streams == 1)
 
 
 def embedding(m: Architecture, precision: Precision, p: ForwardPass) -> LayerWork:
-    """Look-up of the new tokens; sharded by tp in memory, as is a vision tower."""
+    """Return the look-up of the new tokens in a table sharded by tp, and the weights of a vision tower."""
     width = precision.embedding_weight_bytes
     table = m.vocab * m.hidden * width / p.tp
     rows = p.new * m.hidden * width
@@ -171,7 +171,7 @@ def embedding(m: Architecture, precision: Precision, p: ForwardPass) -> LayerWor
 
 
 def lm_head(m: Architecture, precision: Precision, options: Options, p: ForwardPass) -> LayerWork:
-    """Logits of every new token in decode, of the last one in prefill, gathered over the head's ranks."""
+    """Return the logits of every new token in decode, of the last one in prefill, gathered over the head's ranks."""
     counted = options.activation_traffic == "gemm"
     moved_in, moved_out = precision.lm_head_input_bytes * counted, precision.activation_bytes * counted
     width = p.tp if options.lm_head_tp is None else options.lm_head_tp

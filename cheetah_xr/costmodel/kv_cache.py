@@ -11,9 +11,9 @@ from .operations import Architecture, ForwardPass, Num
 
 @dataclass(frozen=True)
 class CacheFootprint:
-    """What one layer keeps per sequence: `fixed` bytes, or `per_token` for up to `most` tokens, one entry each `every`.
+    """Footprint of one sequence in one layer: `fixed_bytes`, or `bytes_per_token` for up to `max_tokens`.
 
-    `most` None is no cap.
+    There is one entry for every `tokens_per_entry` tokens; without `max_tokens` there is no limit.
     """
 
     what: str
@@ -23,7 +23,7 @@ class CacheFootprint:
     tokens_per_entry: Num = 1.0
 
     def bytes_at(self, tokens: Num) -> Num:
-        """Bytes at a length."""
+        """Return the bytes at a length in tokens."""
         kept = tokens_in_cache(tokens, window=self.max_tokens)
         whole = (
             kept
@@ -34,7 +34,7 @@ class CacheFootprint:
 
 
 def parameter_count_bytes_per_token(m: ParameterCountModel, precision: Precision, p: ForwardPass) -> Num:
-    """Cache bytes of one token on one GPU, 0 when the cache's shape is not known."""
+    """Return the cache bytes of one token on one GPU, 0 when the cache's shape is not known."""
     if m.n_kv_heads is None:
         return 0.0
     return 2 * m.n_layers * local_kv_heads(m.n_kv_heads, p.tp) * m.head_dim * precision.kv_bytes

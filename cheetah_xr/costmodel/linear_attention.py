@@ -32,14 +32,14 @@ class Widths:
 
 
 def local_widths(m: Architecture, group: LayerGroup, p: ForwardPass) -> Widths:
-    """Heads are divided by tp; the groups of Mamba-2 are replicated once tp exceeds them."""
+    """Return the widths of one GPU: heads divided by tp, groups of Mamba-2 replicated once tp exceeds them."""
     key_heads = local_kv_heads(m.linear_key_heads, p.tp) if group.attention == "mamba2" else m.linear_key_heads / p.tp
     heads = m.linear_value_heads / p.tp
     return Widths(heads, key_heads * m.linear_key_dim, heads * m.linear_value_dim)
 
 
 def state_bytes(m: Architecture, group: LayerGroup, precision: Precision, p: ForwardPass) -> Num:
-    """Bytes one sequence keeps in one layer on one GPU, however long it is."""
+    """Return the bytes of the state of one sequence in one layer on one GPU, the same at every length."""
     w = local_widths(m, group, p)
     state = linear_attention.state_bytes(w.heads, m.linear_key_dim, m.linear_value_dim, precision.state_bytes)
     if not has_convolution(m):
@@ -48,14 +48,14 @@ def state_bytes(m: Architecture, group: LayerGroup, precision: Precision, p: For
 
 
 def has_convolution(m: Architecture) -> bool:
-    """Whether queries, keys and values pass a causal convolution (structure)."""
+    """Return whether queries, keys and values pass a causal convolution (structure)."""
     return not (isinstance(m.linear_conv, int) and m.linear_conv == 0)
 
 
 def recurrent(
     m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass
 ) -> list[Operation]:
-    """A recurrent mixer between its norm and its residual."""
+    """Return the operations of a recurrent mixer between its norm and its residual."""
     d, w = m.hidden, local_widths(m, group, p)
     _, b_act = widths(precision, options)
 
@@ -101,17 +101,19 @@ def _convolution(m: Architecture, w: Widths, precision: Precision, b_act: Num, p
 
 
 def _flops(m: Architecture, w: Widths, group: LayerGroup, p: ForwardPass) -> Num:
-    """FLOPs of one token and value head."""
+    """Return FLOPs of one token and value head."""
     delta = group.attention in linear_attention.DELTA_RULE
     if p.decode:
         return linear_attention.step_flops(m.linear_key_dim, m.linear_value_dim, delta=delta)
     chunk = np.minimum(m.linear_chunk, p.new)
-    share = w.keys / m.linear_key_dim / w.heads if group.attention == "mamba2" else 1.0
-    return linear_attention.chunk_flops(m.linear_key_dim, m.linear_value_dim, chunk, delta=delta, key_share=share)
+    key_fraction = w.keys / m.linear_key_dim / w.heads if group.attention == "mamba2" else 1.0
+    return linear_attention.chunk_flops(
+        m.linear_key_dim, m.linear_value_dim, chunk, delta=delta, key_fraction=key_fraction
+    )
 
 
 def _passes(p: ForwardPass) -> Num:
-    """How often the state crosses the memory bus: read and written; only written by a prefill with nothing cached."""
+    """Return how often the state is moved: read and written, only written by a prefill with nothing cached."""
     return 2.0 if p.decode else 1.0 + np.minimum(p.cached, 1.0)
 
 

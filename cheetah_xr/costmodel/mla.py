@@ -15,7 +15,7 @@ from .sparse_attention import indexer
 
 
 def mla(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass) -> list[Operation]:
-    """Multi-head latent attention between its norm and its residual."""
+    """Return the operations of multi-head latent attention between its norm and its residual."""
     d, heads, latent = m.hidden, m.n_heads / p.tp, m.kv_lora_rank
     q_width = heads * (m.qk_nope_head_dim + m.qk_rope_head_dim)
     down_width, v_width = latent + m.qk_rope_head_dim, heads * m.v_head_dim
@@ -49,7 +49,7 @@ MlaCore = tuple[list[Operation], list[Operation]]
 
 
 def _mla_core(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass) -> MlaCore:
-    """The form the latent is used in.
+    """Return up-projections and core in the form the latent is used in.
 
     Sparse attention gathers latents per query, which only the absorbed form can read; a prefill no query of which sees
     more than it may keep has nothing to leave out, and takes the expanded form as engines do.
@@ -69,16 +69,16 @@ def _mla_core(m: Architecture, group: LayerGroup, precision: Precision, options:
     )
 
 
-def scaled(op: Operation, share: Num, prefix: str = "", resident_weights: Num | None = None) -> Operation:
-    """An operation done in a share of the cases; what is held does not change."""
-    held = op.resident_weights if resident_weights is None else resident_weights
+def scaled(op: Operation, fraction: Num, prefix: str = "", resident_weights: Num | None = None) -> Operation:
+    """Return an operation done in a fraction of the cases; its resident weights stay."""
+    resident = op.resident_weights if resident_weights is None else resident_weights
     shared = ("flops", "weights", "kv", "activations", "launches")
-    amounts: dict[str, Any] = {name: getattr(op, name) * share for name in shared}
-    return replace(op, name=prefix + op.name, **amounts, resident_weights=held)
+    amounts: dict[str, Any] = {name: getattr(op, name) * fraction for name in shared}
+    return replace(op, name=prefix + op.name, **amounts, resident_weights=resident)
 
 
 def has_query_latent(m: Architecture) -> bool:
-    """Whether queries go through a latent (structure: a sweep over the rank keeps it above 0)."""
+    """Return whether queries go through a latent (structure: a sweep over the rank keeps it above 0)."""
     return not (isinstance(m.q_lora_rank, int) and m.q_lora_rank == 0)
 
 
@@ -87,7 +87,7 @@ def _latent_traffic(m: Architecture, group: LayerGroup, precision: Precision, p:
 
 
 def _absorbed(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass) -> MlaCore:
-    """Up-projections applied to queries and outputs, the core works on the latent itself."""
+    """Return the absorbed form: up-projections of queries and outputs, a core on the latent itself."""
     b_in, b_act = widths(precision, options)
     heads, latent = m.n_heads / p.tp, m.kv_lora_rank
     rows = p.new * heads
@@ -117,7 +117,7 @@ def _absorbed(m: Architecture, group: LayerGroup, precision: Precision, options:
 
 
 def _expanded(m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass) -> MlaCore:
-    """Prefill, and decode on request: keys and values are rebuilt from the latent for every token attended to."""
+    """Return the expanded form: keys and values are rebuilt from the latent for every token attended to."""
     b_in, b_act = widths(precision, options)
     heads, latent = m.n_heads / p.tp, m.kv_lora_rank
     rebuilt = p.seq_len if p.decode else p.new + p.cached

@@ -25,7 +25,7 @@ def dense_operations(m: Architecture, precision: Precision, options: Options, p:
 
 
 def dense_collectives(m: Architecture, precision: Precision, options: Options, p: ForwardPass) -> list[Collective]:
-    """The all-reduce after a dense MLP, and the gathers of a wider tensor-parallel degree."""
+    """Return the all-reduce after a dense MLP, and the gathers of a tensor-parallel degree of its own."""
     b_act = precision.activation_bytes
     return [
         tp_all_reduce("mlp_all_reduce", p, p.new * m.hidden * b_act),
@@ -67,7 +67,7 @@ def gated_mlp(
     options: Options,
     p: ForwardPass,
 ) -> list[Operation]:
-    """Gate, up, activation and down of an MLP split over `width` GPUs, for the tokens of width/tp attention ranks."""
+    """Return the operations of an MLP split over `width` GPUs, for the tokens of width/tp attention ranks."""
     counted = options.activation_traffic == "gemm"
     b_in = getattr(precision, f"{weight_class}_input_bytes") * counted
     b_act = precision.activation_bytes * counted

@@ -25,7 +25,7 @@ from .projections import small_op
 
 
 def moe_operations(m: Architecture, precision: Precision, options: Options, p: ForwardPass) -> list[Operation]:
-    """Operations of a mixture of experts: router, shared and routed moe."""
+    """Return the operations of a mixture of experts: router, shared and routed experts."""
     shared: list[Operation] = []
     if has_shared(m):
         width, name = module_tp(options.shared_tp, p), "shared_experts"
@@ -46,7 +46,7 @@ def moe_operations(m: Architecture, precision: Precision, options: Options, p: F
 
 
 def _shared_gate(m: Architecture, precision: Precision, options: Options, p: ForwardPass) -> list[Operation]:
-    """The gate of the shared experts: one more column of the router's GEMM."""
+    """Return the gate of the shared experts: one more column of the router's GEMM."""
     if not m.shared_gate:
         return []
     weights = m.hidden * precision.router_weight_bytes
@@ -66,7 +66,7 @@ def _shared_gate(m: Architecture, precision: Precision, options: Options, p: For
 
 
 def _latent(m: Architecture, precision: Precision, options: Options, p: ForwardPass) -> tuple[list[Operation], ...]:
-    """Projections to and from the width the experts read."""
+    """Return projections to and from the width the experts read."""
     if m.expert_hidden is None:
         return [], []
     kernel, d, width = "shared_experts", m.hidden, m.expert_hidden
@@ -82,17 +82,17 @@ def expert_hidden(m: Architecture) -> Num:
 
 
 def has_shared(m: Architecture) -> bool:
-    """Whether the model has shared experts (structure)."""
+    """Return whether the model has shared experts (structure)."""
     return not (isinstance(m.shared_intermediate, int) and m.shared_intermediate == 0)
 
 
 def some_shared(m: Architecture) -> Num:
-    """1 where there are shared experts, 0 where an axis says there are none."""
+    """Return 1 where there are shared experts, 0 where an axis says there are none."""
     return 1.0 * np.greater(m.shared_intermediate, 0)
 
 
 def _routed(m: Architecture, precision: Precision, options: Options, p: ForwardPass) -> list[Operation]:
-    """Routed experts of one rank; amounts per sequence of the instance, since tokens come from all of it."""
+    """Return the routed experts of one rank; amounts per sequence of the instance, since tokens come from all of it."""
     counted = options.activation_traffic == "gemm"
     b_in, b_act = precision.experts_input_bytes * counted, precision.activation_bytes * counted
     slots = m.n_experts + options.redundant_experts
@@ -132,7 +132,7 @@ def _routed(m: Architecture, precision: Precision, options: Options, p: ForwardP
 
 
 def expert_all_to_all(m: Architecture, precision: Precision, options: Options, p: ForwardPass) -> list[Collective]:
-    """Dispatch and combine among expert-parallel ranks, and the gathers inside each expert's GPUs."""
+    """Return dispatch and combine among expert-parallel ranks, and the gathers inside each expert's GPUs."""
     if options.expert_comm == "all_reduce":
         return []
     g = collectives.members(p.ep, p.domain, p.etp)
@@ -140,20 +140,20 @@ def expert_all_to_all(m: Architecture, precision: Precision, options: Options, p
     arriving = p.new * m.top_k / p.ep * options.imbalance * expert_hidden(m)
     etp_g = collectives.members(p.etp, p.domain)
     used = 1.0 * (p.ep > 1)
-    found = []
+    messages = []
     for name, width in (("dispatch", precision.experts_input_bytes), ("combine", precision.activation_bytes)):
         link, nic = _expert_wire(m, options, p, g, one_copy * width * used)
-        found.append(Collective(name, "all_to_all", p.ep, g, link, nic, used, pipelined=True))
+        messages.append(Collective(name, "all_to_all", p.ep, g, link, nic, used, pipelined=True))
     for name, kind, width in (
         ("expert_gather", "all_gather", precision.experts_input_bytes),
         ("expert_scatter", "reduce_scatter", precision.activation_bytes),
     ):
-        found.append(ring_gather(name, kind, p.etp, etp_g, arriving * width, used=used, per="instance_micro_batch"))
-    return found
+        messages.append(ring_gather(name, kind, p.etp, etp_g, arriving * width, used=used, per="instance_micro_batch"))
+    return messages
 
 
 def _expert_wire(m: Architecture, options: Options, p: ForwardPass, g: Num, one_copy: Num) -> tuple[Num, Num]:
-    """(link, NIC) bytes per sequence of an all-to-all that would send `one_copy` bytes per copy of every token."""
+    """Return (link, NIC) bytes per sequence of an all-to-all; `one_copy` is one copy of every token."""
     copies = options.dispatch_copies
     if copies == "auto":
         copies = "expert" if p.decode else "node"
@@ -169,16 +169,16 @@ def _expert_wire(m: Architecture, options: Options, p: ForwardPass, g: Num, one_
 
 
 def moe_collectives(
-    m: Architecture, precision: Precision, options: Options, p: ForwardPass, *, beside: bool
+    m: Architecture, precision: Precision, options: Options, p: ForwardPass, *, dense_too: bool
 ) -> list[Collective]:
-    """Collectives of a mixture of experts; `beside` says that a dense MLP stands beside the routed moe."""
+    """Return the collectives of a mixture of experts, with `dense_too` those of a layer that also has a dense MLP."""
     b_in, b_act, d = precision.experts_input_bytes, precision.activation_bytes, expert_hidden(m)
     n, volume, whole = p.n_gpus, p.new * d * b_act, p.new * m.hidden * b_act
     n_g = collectives.members(n, p.domain)
     parallel, alone = 1.0 * (p.ep > 1), 1.0 * (p.ep == 1)
     together, apart = alone * (p.dp == 1), alone * (p.dp > 1)
     dp_g, tp_g = collectives.members(p.dp, p.domain, p.tp), collectives.members(p.tp, p.domain)
-    found = [
+    layer_collectives = [
         tp_all_reduce("mlp_all_reduce", p, whole, together),
         ring_gather("token_gather", "all_gather", p.dp, dp_g, p.new * d * b_in, used=apart, per="instance_micro_batch"),
         ring_gather("result_scatter", "reduce_scatter", n, n_g, volume, used=apart, per="instance_micro_batch"),
@@ -186,16 +186,16 @@ def moe_collectives(
     ]
     if options.expert_comm == "all_reduce":
         link, nic = collectives.all_reduce(whole * parallel, n, n_g)
-        found.append(Collective("expert_all_reduce", "all_reduce", n, n_g, link, nic, parallel))
-    elif beside or has_shared(m):
-        used = parallel if beside else parallel * some_shared(m)
-        found.append(tp_all_reduce("shared_all_reduce", p, whole, used))
+        layer_collectives.append(Collective("expert_all_reduce", "all_reduce", n, n_g, link, nic, parallel))
+    elif dense_too or has_shared(m):
+        used = parallel if dense_too else parallel * some_shared(m)
+        layer_collectives.append(tp_all_reduce("shared_all_reduce", p, whole, used))
     if has_shared(m):
         one = replace(p, new=p.new * some_shared(m))
-        found += gathers_of_module(
+        layer_collectives += gathers_of_module(
             "shared_experts", options.shared_tp, one, m, precision.shared_experts_input_bytes, b_act
         )
-    return found
+    return layer_collectives
 
 
 def moe_rules(m: Architecture, options: Options, p: ForwardPass) -> list[LayoutRule]:

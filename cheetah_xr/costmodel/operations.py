@@ -1,4 +1,4 @@
-"""The ledger: what one forward pass does on one GPU, operation by operation. Work only; no rates."""
+"""Operations and collectives of one forward pass on one GPU. Work only; no rates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Num: TypeAlias = float | NDArray[Any]
 Formulas take and return more: DataArrays and columns of tables too (:data:`cheetah_xr.costmodel.formulas.Num`)."""
 
 Flags: TypeAlias = bool | np.bool_ | NDArray[Any]
-"""Whether something holds, on the axes of the numbers it was asked of."""
+"""Whether something is so, on the axes of the numbers it was asked of."""
 
 Architecture: TypeAlias = Any
 """A Model whose numbers may be arrays; pydantic's fields are typed as the numbers a file may give."""
@@ -80,7 +80,7 @@ class Operation:
 
     @property
     def part(self) -> str:
-        """Component of seed 1 the operation belongs to."""
+        """Component of [CHEETAH] the operation belongs to."""
         return self.component or COMPONENT[self.kernel]
 
 
@@ -115,7 +115,8 @@ class LayerWork:
     The option `overlap_ep` overlaps `expert_all_to_all` (dispatch, combine, and the gathers of split experts) with
     computation, `overlap_tp` the `other_collectives`.
 
-    Memory holds `count` of it, a pass does it `count` * `repeats` times. `part` is what `include` calls it.
+    Memory has `count` of them, a forward pass does each `count` * `repeats` times. `part` is its name in the option
+    `include`; `is_draft` says that it is the drafter's.
     """
 
     count: Num
@@ -155,7 +156,7 @@ class ForwardPassWork:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ForwardPass(ParallelDegrees):
-    """One forward pass as the terms see it: phase, tokens per sequence, layout.
+    """One forward pass as formulas need it: phase, tokens per sequence, layout.
 
     `new` tokens per sequence are processed; `before` keys are seen by the first of them besides itself;
     `instance_tokens` are the new tokens of one micro-batch in the whole instance: on batch and length, so often not yet
@@ -201,7 +202,7 @@ def replicated(
     component: str = "",
     launches: Num = 1,
 ) -> Operation:
-    """A GEMM of the new tokens whose weights every tensor-parallel rank holds."""
+    """Return a GEMM of the new tokens whose weights are replicated across tensor-parallel ranks."""
     counted = options.activation_traffic == "gemm"
     b_in, b_act = getattr(precision, f"{kernel}_input_bytes") * counted, precision.activation_bytes * counted
     weights = k * n * getattr(precision, f"{kernel}_weight_bytes")
@@ -218,14 +219,14 @@ def replicated(
 
 
 def tp_all_reduce(name: str, p: ForwardPass, volume: Num, used: Num = 1.0) -> Collective:
-    """All-reduce over the tensor-parallel ranks of one attention rank."""
+    """Return the all-reduce over the tensor-parallel ranks of one attention rank."""
     g = collectives.members(p.tp, p.domain)
     link, nic = collectives.all_reduce(volume * used, p.tp, g)
     return Collective(name, "all_reduce", p.tp, g, link, nic, used)
 
 
 def ring_gather(name: str, kind: str, n: Num, g: Num, volume: Num, **more: Any) -> Collective:
-    """All-gather or reduce-scatter of `volume` bytes over `n` ranks; `used` switches it off where it does not occur."""
+    """Return an all-gather or reduce-scatter of `volume` bytes over `n` ranks; `used` is 0 where there is none."""
     link, nic = collectives.gather(volume * more.get("used", 1.0), n, g)
     return Collective(name, kind, n, g, link, nic, **more)
 
@@ -240,7 +241,10 @@ def module_tp_gathers(
     b_act: Num,
     per: SequenceCount = "rank_micro_batch",
 ) -> list[Collective]:
-    """Gather tokens of r = width/tp attention ranks for a wider tensor-parallel layer, and scatter its results."""
+    """Return the gathers of a module with a tensor-parallel degree of its own, `width`.
+
+    It gathers the tokens of width/tp attention ranks, and scatters its results over them.
+    """
     r = width / p.tp
     g = collectives.members(r, p.domain, p.tp)
     volume = r * tokens * hidden

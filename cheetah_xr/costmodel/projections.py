@@ -17,7 +17,7 @@ def small_op(
     component: str,
     per: SequenceCount = "rank_micro_batch",
 ) -> list[Operation]:
-    """An elementwise operation, counted as FLOPs or as traffic of `moves` elements, or not at all."""
+    """Return an elementwise operation, counted as FLOPs or as traffic of `moves` elements, or not at all."""
     if options.small_ops == "none":
         return []
     amount = {"flops": flops} if options.small_ops == "flops" else {"activations": moves * b_act}
@@ -25,24 +25,24 @@ def small_op(
 
 
 def rope(options: Options, precision: Precision, elements: Num) -> list[Operation]:
-    """Rotary embedding of the new queries and keys."""
+    """Return the rotary embedding of the new queries and keys."""
     flops, moves = elementwise.ROPE_FLOPS * elements, elementwise.ROPE_MOVES * elements
     return small_op("rope", options, precision.activation_bytes, flops, moves, "attn")
 
 
 def softmax(options: Options, precision: Precision, scores: Num) -> list[Operation]:
-    """Softmax over the scores; they never leave the chip."""
+    """Return the softmax over the scores; they never leave the chip."""
     return small_op("softmax", options, precision.activation_bytes, elementwise.SOFTMAX_FLOPS * scores, 0.0, "attn")
 
 
 def gate(options: Options, precision: Precision, elements: Num) -> list[Operation]:
-    """A gate on the output of attention or of a recurrent mixer."""
+    """Return a gate on the output of attention or of a recurrent mixer."""
     flops, moves = elementwise.gating_flops(True) * elements, elementwise.gating_moves(True) * elements
     return small_op("output_gating", options, precision.activation_bytes, flops, moves, "attn")
 
 
 def widths(precision: Precision, options: Options) -> tuple[Num, Num]:
-    """Bytes of GEMM inputs and outputs of the attention class, 0 where activation traffic is not counted."""
+    """Return the bytes of GEMM inputs and outputs of the attention class, 0 where activation traffic is not counted."""
     counted = options.activation_traffic == "gemm"
     return precision.attention_input_bytes * counted, precision.activation_bytes * counted
 
@@ -50,7 +50,7 @@ def widths(precision: Precision, options: Options) -> tuple[Num, Num]:
 def linear(
     name: str, precision: Precision, p: ForwardPass, k: Num, n: Num, activations: Num, launches: int = 1
 ) -> Operation:
-    """A projection of the new tokens with the attention class's bytes."""
+    """Return a projection of the new tokens with the attention class's bytes."""
     weights = k * n * precision.attention_weight_bytes
     return Operation(
         name,
@@ -66,6 +66,6 @@ def linear(
 def projection(
     name: str, precision: Precision, options: Options, p: ForwardPass, k: Num, n: Num, launches: int = 1
 ) -> Operation:
-    """A projection that reads its own input."""
+    """Return a projection that reads its own input."""
     b_in, b_act = widths(precision, options)
     return linear(name, precision, p, k, n, gemm_activations(p.new, k, n, b_in, b_act), launches)

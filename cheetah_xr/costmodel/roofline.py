@@ -71,12 +71,12 @@ class KernelWork:
 
 
 def is_zero(value: Num) -> bool:
-    """Whether a quantity is absent by structure (a plain 0), not by the value of an array."""
+    """Return whether a quantity is absent by structure (a plain 0), not by the value of an array."""
     return isinstance(value, (int, float)) and value == 0
 
 
 def add(a: Num, b: Num) -> Num:
-    """Sum that keeps a structural zero a structural zero."""
+    """Return a sum that keeps a structural zero a structural zero."""
     if is_zero(a):
         return b
     return a if is_zero(b) else a + b
@@ -84,20 +84,20 @@ def add(a: Num, b: Num) -> Num:
 
 def by_kernel(operations: Iterable[Operation]) -> dict[tuple[str, str, SequenceCount], KernelWork]:
     """Work per (kernel, component, sequence count), in order of first appearance."""
-    found: dict[tuple[str, str, SequenceCount], KernelWork] = {}
+    work_of: dict[tuple[str, str, SequenceCount], KernelWork] = {}
     for op in operations:
-        total = found.setdefault((op.kernel, op.part, op.per), KernelWork())
+        total = work_of.setdefault((op.kernel, op.part, op.per), KernelWork())
         total.flops = add(total.flops, op.flops)
         total.weights = add(total.weights, op.weights)
         total.rows = add(total.rows, op.rows)
         total.kv = add(total.kv, op.kv)
         total.activations = add(total.activations, op.activations)
         total.operations.append(op.name)
-    return found
+    return work_of
 
 
 def compute_class(kernel: str) -> str:
-    """Key of a kernel's peak: its weight class, "attn_core", or "small_ops"."""
+    """Return the key of a kernel's peak: its weight class, "attn_core", or "small_ops"."""
     return WEIGHT_CLASS.get(kernel, kernel)
 
 

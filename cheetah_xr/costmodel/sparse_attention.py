@@ -1,4 +1,4 @@
-"""Attention that chooses what it reads: the indexer of sparse attention, and DeepSeek-V4's compressed attention."""
+"""Attention with top-k selection: the indexer of sparse attention, and DeepSeek-V4's compressed attention."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def indexer(
 def _small(
     name: str, n: Num, m: Architecture, precision: Precision, options: Options, p: ForwardPass, launches: int = 1
 ) -> Operation:
-    """A projection that engines keep unquantised on every rank, like the router."""
+    """Return a projection that engines keep unquantised on every rank, like the router."""
     return replicated(name, "router", p, m.hidden, n, precision, options, "attn", launches)
 
 
@@ -63,7 +63,7 @@ def _index_scores(
 def compressed(
     m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass
 ) -> list[Operation]:
-    """Compressed attention between its norm and its residual."""
+    """Return the operations of compressed attention between its norm and its residual."""
     d, heads, width = m.hidden, m.n_heads / p.tp, m.head_dim
     _, b_act = widths(precision, options)
 
@@ -102,7 +102,7 @@ def compressed(
 
 
 def _grouped_output(m: Architecture, precision: Precision, options: Options, p: ForwardPass) -> Operation:
-    """Every group of heads to its own latent."""
+    """Return the projection of every group of heads to its own latent."""
     rows, k, n = p.new * m.o_groups / p.tp, m.n_heads * m.head_dim / m.o_groups, m.o_lora_rank
     weights = m.o_groups / p.tp * k * n * precision.attention_weight_bytes
     return Operation(
@@ -118,7 +118,7 @@ def _grouped_output(m: Architecture, precision: Precision, options: Options, p: 
 def _entry_indexer(
     m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass
 ) -> list[Operation]:
-    """Scores of every entry, on index keys compressed like the entries themselves."""
+    """Return the scores of every entry, on index keys compressed like the entries themselves."""
     if group.indexer != "own" or group.compress is None:
         return []
     cached = p.seq_len if p.decode else p.cached
@@ -146,7 +146,7 @@ def _window_read(group: LayerGroup, p: ForwardPass) -> Num:
 
 
 def _entry_pairs(m: Architecture, group: LayerGroup, options: Options, p: ForwardPass, *, chosen: bool) -> Num:
-    """(query, entry) pairs: all of them, or those attended to."""
+    """Return (query, entry) pairs: all of them, or those attended to."""
     if group.compress is None:
         return 0.0
     most = m.index_top_k if chosen and group.indexer != "none" else None
@@ -156,7 +156,7 @@ def _entry_pairs(m: Architecture, group: LayerGroup, options: Options, p: Forwar
 
 
 def _entries_read(m: Architecture, group: LayerGroup, p: ForwardPass) -> Num:
-    """Cached entries some new query attends to."""
+    """Return cached entries some new query attends to."""
     if group.compress is None:
         return 0.0
     entries = (p.seq_len if p.decode else p.cached) // group.compress
@@ -164,7 +164,7 @@ def _entries_read(m: Architecture, group: LayerGroup, p: ForwardPass) -> Num:
 
 
 def new_entries(group: LayerGroup, p: ForwardPass) -> Num:
-    """Entries completed by a pass; in decode the mean over steps."""
+    """Return entries completed by a pass; in decode the mean over steps."""
     if group.compress is None:
         return 0.0
     if p.decode:

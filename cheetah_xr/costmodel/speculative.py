@@ -1,4 +1,4 @@
-"""Speculative decoding: the passes of what drafts, beside those of the model that verifies."""
+"""Speculative decoding: forward passes of the drafter and of the model that verifies."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def _named(layer: LayerWork, times: Num) -> LayerWork:
 
 
 def draft_pass(options: Options, p: ForwardPass) -> ForwardPass:
-    """One pass of the drafter: one new token per sequence in decode, the prompt in prefill."""
+    """Return one pass of the drafter: one new token per sequence in decode, the prompt in prefill."""
     if not p.decode:
         return p
     return replace(p, new=1.0, instance_tokens=p.instance_tokens / (1.0 + options.draft_tokens))
 
 
 def _draft_work(model: AnyModel, precision: Precision, options: Options, p: ForwardPass) -> ForwardPassWork | None:
-    """One pass of the drafter; None where drafts are free."""
+    """Return the work of one pass of the drafter; None where drafts are free."""
     one = draft_pass(options, p)
     if options.drafter == "free":
         return None
@@ -57,7 +57,7 @@ def _draft_work(model: AnyModel, precision: Precision, options: Options, p: Forw
 
 
 def module_work(model: AnyModel, precision: Precision, options: Options, p: ForwardPass) -> ForwardPassWork | None:
-    """One pass of a multi-token-prediction module: its layers behind a projection of state and embedding."""
+    """Return the work of one pass of an MTP module: its layers behind a projection of state and embedding."""
     if isinstance(model, ParameterCountModel) or not model.mtp:
         return None
     projected = replicated("mtp_proj", "dense_mlp", p, 2 * model.hidden, model.hidden, precision, options)

@@ -18,7 +18,7 @@ WIRE_FIELDS = {"bytes_link": "link", "bytes_nic": "nic"}
 
 
 def priced(work: ForwardPassWork, options: Options) -> Iterator[tuple[LayerWork, Num]]:
-    """Layers that `include` keeps, and how many times the work of each is done."""
+    """Yield the layers that the option `include` names, and how many times the work of each is done."""
     if "layers" in options.include:
         for layer in work.layers:
             yield layer, layer.times * options.micro_batches
@@ -28,7 +28,7 @@ def priced(work: ForwardPassWork, options: Options) -> Iterator[tuple[LayerWork,
 
 
 def work_total(name: str, work: ForwardPassWork, options: Options, sequence_counts: Mapping[SequenceCount, Num]) -> Num:
-    """One of flops, bytes_weights, bytes_kv, bytes_activations: of one GPU in one pass."""
+    """Return one of flops, bytes_weights, bytes_kv, bytes_activations: of one GPU in one pass."""
     total: Num = 0.0
     for layer, times in priced(work, options):
         by_count: dict[SequenceCount | None, Num] = {}
@@ -43,7 +43,7 @@ def work_total(name: str, work: ForwardPassWork, options: Options, sequence_coun
 
 
 def wire_total(name: str, work: ForwardPassWork, options: Options, sequence_counts: Mapping[SequenceCount, Num]) -> Num:
-    """bytes_link or bytes_nic: sent by one GPU in one pass."""
+    """Return bytes_link or bytes_nic, sent by one GPU in one pass."""
     total: Num = 0.0
     for layer, times in priced(work, options):
         for c in (*layer.expert_all_to_all, *layer.other_collectives):
@@ -54,7 +54,7 @@ def wire_total(name: str, work: ForwardPassWork, options: Options, sequence_coun
 def peak_compute_time(
     work: ForwardPassWork, options: Options, sequence_counts: Mapping[SequenceCount, Num], rates: Rates
 ) -> Num:
-    """Seconds the FLOPs take at the peak of each compute type: mfu is this over step_time."""
+    """Return the seconds the FLOPs take at the peak of each compute type: mfu is this over step_time."""
     total: Num = 0.0
     for layer, times in priced(work, options):
         for op in layer.operations:

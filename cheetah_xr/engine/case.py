@@ -83,7 +83,7 @@ def make_case(grid: Grid, inputs: Inputs, model: AnyModel, phase: str) -> Case:
 
 
 def _taken(inputs: Inputs, record: str) -> dict[str, Any]:
-    """Numbers of a record among the inputs."""
+    """Return the numbers of a record among the inputs."""
     start = f"{record}."
     return {k[len(start) :]: v for k, v in inputs.items() if k.startswith(start)}
 
@@ -119,7 +119,7 @@ def _sequence_counts(options: Options, p: ForwardPass, batch: Num) -> dict[Seque
 
 
 def _known(values: Num) -> Num:
-    """Unknown rates become infinite: no time is wrong because of them, the status says they are needed."""
+    """Return rates with infinity in place of unknown ones: the status says where they are needed."""
     return np.where(np.isnan(values), np.inf, values)[()]
 
 
@@ -145,7 +145,7 @@ def _no_link(inputs: Inputs) -> Flags:
 
 
 def _no_peak(inputs: Inputs, work: ForwardPassWork) -> Flags:
-    """Where the precision multiplies in a type the accelerator has no peak for.
+    """Return where the precision multiplies in a type the accelerator has no peak for.
 
     That does not depend on lengths: a number of the inputs that happens to be zero is no absence, alone as on an axis.
     """

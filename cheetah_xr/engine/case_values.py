@@ -74,7 +74,7 @@ def overhead_seconds(case: Case, row: OverheadRow) -> Num:
 
 
 def in_series(seconds: ForwardPassSeconds, combiner: Combiner) -> Series:
-    """The whole pass: overheads, layers without overlap, layers in which something hides behind something else."""
+    """Return a forward pass as a series: overheads, layers without overlap, layers with overlapped collectives."""
     whole = Series()
     for overhead in seconds.overhead:
         whole.constant("overhead", overhead)
@@ -96,24 +96,26 @@ def in_series(seconds: ForwardPassSeconds, combiner: Combiner) -> Series:
 
 
 def time_values(case: Case, names: Sequence[str], dtype: np.dtype[Any]) -> dict[str, Value]:
-    """step_time, its parts and the bottleneck on their natural axes, not masked; those that were asked for.
+    """Return the requested ones of step_time, its parts and the bottleneck on their natural axes, not masked.
 
     Parameters
     ----------
     case
         The pass.
     names
-        Variables wanted.
+        Requested variables.
     dtype
-        Number type of times.
+        Dtype of times.
     """
     parts = any(n.startswith("time_") for n in names)
     attribute: Attribute = "parts" if parts else "bottleneck" if "bottleneck" in names else ""
     combiner = Combiner(case.sequence_counts, dtype, attribute)
-    found = combiner.total(in_series(forward_pass_seconds(case), combiner))
-    values = {"step_time": found["time"]} | {f"time_{part}": found.get(part, np.zeros((), dtype)) for part in PARTS}
+    times_by_part = combiner.total(in_series(forward_pass_seconds(case), combiner))
+    values = {"step_time": times_by_part["time"]} | {
+        f"time_{part}": times_by_part.get(part, np.zeros((), dtype)) for part in PARTS
+    }
     if "bottleneck" in names:
-        values["bottleneck"] = bottleneck(found)
+        values["bottleneck"] = bottleneck(times_by_part)
     return {name: values[name] for name in names if name in values}
 
 

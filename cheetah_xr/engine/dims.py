@@ -38,5 +38,5 @@ TRAILING = (BATCH, SEQ_LEN)
 
 
 def canonical(user_dims: tuple[str, ...]) -> tuple[str, ...]:
-    """Order of every dim: the leading axes, the user's in the order given, batch and seq_len."""
+    """Return the order of every dim: the leading axes, the user's in the order given, batch and seq_len."""
     return (*LEADING, *user_dims, *TRAILING)

@@ -71,10 +71,10 @@ def _labelled(kernels: tuple[str, ...], dims: tuple[str, ...], columns: Array, o
 def _kernels(grid: Grid) -> tuple[str, ...]:
     """Return the kernels of a breakdown in order."""
     models = (*grid.models.values, grid.options.drafter)
-    there = {"small_ops"} if grid.options.small_ops != "none" else set()
+    present = {"small_ops"} if grid.options.small_ops != "none" else set()
     if any(g.indexer == "own" for m in models if isinstance(m, Model) for g in (*m.groups, *m.mtp)):
-        there.add("indexer")
-    return (*(kernel for kernel in KERNELS if kernel not in SOMETIMES or kernel in there), "collectives")
+        present.add("indexer")
+    return (*(kernel for kernel in KERNELS if kernel not in SOMETIMES or kernel in present), "collectives")
 
 
 def _cases(engine: Engine) -> Iterator[tuple[dict[str, slice], Case]]:
@@ -89,7 +89,7 @@ def _cases(engine: Engine) -> Iterator[tuple[dict[str, slice], Case]]:
 
 
 def _placed(engine: Engine, dims: tuple[str, ...], value: Any) -> Any:
-    """Transpose from the order of arrays to the canonical order of dims."""
+    """Return transpose from the order of arrays to the canonical order of dims."""
     array = np.asarray(value)
     if array.ndim == 0:
         return array

@@ -50,7 +50,7 @@ def quick_loops(length: int) -> Iterator[None]:
 
 
 def aligned(size: int, dtype: Any) -> Array:
-    """An array of a size, to be filled, that starts where vector registers like it."""
+    """Return an array of a size, to be filled, that starts at a multiple of a vector register."""
     dtype = np.dtype(dtype)
     room = np.empty(size * dtype.itemsize + ALIGNMENT, np.uint8)
     start = -room.ctypes.data % ALIGNMENT
@@ -75,14 +75,14 @@ class Later(np.lib.mixins.NDArrayOperatorsMixin):
         return NotImplemented if method != "__call__" or options else apply(function, *operands)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """All of it."""
+        """Return the whole array."""
         target = np.empty(self.shape, self.dtype)
         Program({"": self}, {}).run(None, {"": target})
         return np.asarray(target, dtype=dtype)
 
 
 def apply(function: Callable[..., Any], *operands: Operand, dtype: Any = None) -> Value:
-    """A function of values, at once or later: one that takes ``out``; a ufunc's dtype follows from theirs."""
+    """Apply a function that takes ``out``, at once or later; the dtype of a ufunc's result follows from theirs."""
     if dtype is None and all(not isinstance(x, Later) and getattr(x, "ndim", 0) == 0 for x in operands):
         return np.asarray(function(*operands))  # one point: what follows would take four times as long
     if dtype is None:
@@ -106,12 +106,12 @@ def _joint(values: Iterable[Operand]) -> tuple[int, ...]:
 
 
 def later(array: Array, dtype: Any) -> Later:
-    """An array in a dtype, and a start of expressions however few points there are."""
+    """Return an array in a dtype as the start of an expression, however few points it has."""
     return Later(_convert, (array,), np.dtype(dtype))
 
 
 def cast(value: Operand, dtype: Any) -> Value:
-    """A value in another dtype."""
+    """Return a value in another dtype."""
     few = not isinstance(value, Later) and np.size(value) <= FEW
     return np.asarray(value, dtype=dtype) if few else apply(_convert, value, dtype=dtype)
 
@@ -121,7 +121,7 @@ def _convert(value: Array, out: Array) -> None:
 
 
 def larger(a: Operand, b: Operand) -> Value:
-    """1 where a > b, else 0, as int8: arithmetic on it is several times faster than np.where."""
+    """Return 1 where a > b, else 0, as int8: arithmetic on it is several times faster than np.where."""
     return apply(_greater, a, b, dtype=np.int8)
 
 
@@ -130,7 +130,7 @@ def _greater(a: Array, b: Array, out: Array) -> None:
 
 
 def equal(a: Operand, b: Operand) -> Value:
-    """1 where a = b, else 0, as int8."""
+    """Return 1 where a = b, else 0, as int8."""
     return apply(_equal, a, b, dtype=np.int8)
 
 
@@ -139,7 +139,7 @@ def _equal(a: Array, b: Array, out: Array) -> None:
 
 
 def nan_where(flag: Value, dtype: np.dtype[Any]) -> Value:
-    """NaN where a flag is 1, else 0: added, it is several times faster than writing where a mask says so."""
+    """Return NaN where a flag is 1, else 0: added, it is several times faster than writing where a mask says so."""
     return apply(_nan_where, flag, dtype=dtype)
 
 
@@ -150,19 +150,19 @@ def _nan_where(flag: Array, out: Array) -> None:
 
 
 def is_nothing(value: Operand) -> bool:
-    """Whether adding a value changes no bit: it is 0 everywhere, and known to be."""
+    """Return whether adding a value changes no bit: it is 0 everywhere, and known to be."""
     if isinstance(value, Later):
         return False
     return not (np.any(value) if getattr(value, "ndim", 0) else value)
 
 
 def plus(a: Value, b: Value) -> Value:
-    """Sum."""
+    """Return the sum of two values."""
     return b if is_nothing(a) else a if is_nothing(b) else apply(np.add, a, b)
 
 
 def times(a: Value, b: Value) -> Value:
-    """Product of finite values."""
+    """Return the product of two finite values."""
     return a if is_nothing(a) else b if is_nothing(b) else apply(np.multiply, a, b)
 
 
@@ -190,27 +190,27 @@ class Program:
         self._views: dict[tuple[int, ...], list[Any]] = {}
 
     def _assigned(self) -> dict[int, tuple[np.dtype[Any], int]]:
-        """Buffers of registers: one that is not read any more is used again, by the same step if shapes are equal."""
+        """Return buffers of registers, used again when no longer read, by the same step if shapes are equal."""
         last = {operand: step for step, (_, operands, _) in enumerate(self._steps) for operand in operands}
         last |= dict.fromkeys(self._outputs.values(), len(self._steps))
         free: dict[np.dtype[Any], list[int]] = {}
         made: dict[np.dtype[Any], int] = {}
-        found: dict[int, tuple[np.dtype[Any], int]] = {}
+        buffers: dict[int, tuple[np.dtype[Any], int]] = {}
         for step, (_, operands, number) in enumerate(self._steps):
             node = self._nodes[number]
             done = [x for x in dict.fromkeys(operands) if x in self._nodes and last[x] == step]
             same = [x for x in done if (self._nodes[x].shape, self._nodes[x].dtype) == (node.shape, node.dtype)]
             if same:
-                found[number] = found[same[0]]
+                buffers[number] = buffers[same[0]]
                 done.remove(same[0])
             elif free.get(node.dtype):
-                found[number] = node.dtype, free[node.dtype].pop()
+                buffers[number] = node.dtype, free[node.dtype].pop()
             else:
-                found[number] = node.dtype, made.setdefault(node.dtype, 0)
+                buffers[number] = node.dtype, made.setdefault(node.dtype, 0)
                 made[node.dtype] += 1
             for x in done:
-                free.setdefault(found[x][0], []).append(found[x][1])
-        return found
+                free.setdefault(buffers[x][0], []).append(buffers[x][1])
+        return buffers
 
     def run(self, piece: tuple[slice, ...] | None, targets: Mapping[str, Array]) -> None:
         """Write what every expression is on a tile into an array; without a piece, on the whole."""
@@ -220,7 +220,7 @@ class Program:
             if long not in index:
                 index[long] = tuple(s if n else slice(None) for s, n in zip(piece or (), long, strict=True))
             registers[number] = array[index[long]]
-        direct: dict[int, str] = {}  # an expression is computed in the array it is wanted in
+        direct: dict[int, str] = {}  # an expression is computed in the array it is requested in
         for name, number in self._outputs.items():
             if number not in direct and self._fits(number, registers[number], targets[name]):
                 registers[number], direct[number] = targets[name], name
@@ -234,7 +234,7 @@ class Program:
         return number in self._nodes and buffer.shape == target.shape and buffer.dtype == target.dtype
 
     def _prepared(self, piece: tuple[slice, ...] | None) -> list[Any]:
-        """Registers with buffers of a tile's shape in them."""
+        """Return registers with buffers of a tile's shape in them."""
         lengths = () if piece is None else tuple(s.stop - s.start for s in piece)
         if lengths not in self._views:
             self._views[lengths] = registers = list(self._registers)
@@ -252,12 +252,12 @@ class Program:
 
 
 def _all_of(values: Iterable[Operand]) -> list[Operand]:
-    """Values and all they are made of, expressions last and in the order they were written down in."""
-    found: dict[int, Operand] = {}
+    """Return values and all they are made of, expressions last and in the order they were written down in."""
+    values_by_id: dict[int, Operand] = {}
     waiting = list(values)
     while waiting:
         value = waiting.pop()
-        if id(value) not in found:
-            found[id(value)] = value
+        if id(value) not in values_by_id:
+            values_by_id[id(value)] = value
             waiting += value.operands if isinstance(value, Later) else ()
-    return sorted(found.values(), key=lambda value: value.serial if isinstance(value, Later) else -1)
+    return sorted(values_by_id.values(), key=lambda value: value.serial if isinstance(value, Later) else -1)

@@ -176,7 +176,7 @@ def sequence_items(case: Case) -> Iterator[tuple[str, int, CacheFootprint]]:
 
 
 def merged(model: AnyModel, precision: Precision, p: ForwardPass) -> Iterator[tuple[str, int, CacheFootprint]]:
-    """Layers that keep the same are one row, whatever their MLPs."""
+    """Yield one row for all layers with the same footprint, whatever their MLPs."""
     rows: dict[CacheFootprint, int] = {}
     for count, item in cache_footprints(model, precision, p):
         key = replace(item, fixed_bytes=float(item.fixed_bytes), bytes_per_token=float(item.bytes_per_token))
@@ -197,7 +197,7 @@ def rule(item: CacheFootprint, layers: float) -> str:
 
 
 def size(n: float) -> str:
-    """Bytes in decimal units."""
+    """Return bytes in decimal units as text."""
     for factor, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if abs(n) >= factor:
             return f"{n / factor:,.4g} {unit}"

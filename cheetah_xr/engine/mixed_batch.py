@@ -1,4 +1,4 @@
-"""Mixed passes: prompts and decoding requests in one pass (chunked prefill), priced kernel by kernel."""
+"""Mixed batches (chunked prefill): prefill and decode in one forward pass, priced kernel by kernel."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ Factors = Mapping[SequenceCount, Num]
 """Factor on what is per sequence of each count."""
 
 CORE = ("attn_core", "indexer")
-"""Kernels that work on each request's own cache: those of prompts and of decoding requests do not become one."""
+"""Kernels that work on each request's own cache: prefill and decode do not share them."""
 
 
 def evaluate_mixed(axes: Axes, running: xr.DataArray, context: xr.DataArray, max_bytes: float) -> xr.Dataset:
-    """Times of passes that carry the prompts of a prefill and `running` requests that decode.
+    """Return times of mixed batches: the prompts of a prefill, and a decode step of `running` requests.
 
     Parameters
     ----------
     axes
-        The prefill: prompts as batch, tokens of each in this pass as seq_len.
+        The prefill: prompts as batch, tokens of each in this forward pass as seq_len.
     running, context
         Requests that decode, and tokens of each in the cache, on dims of the prefill.
     max_bytes
@@ -69,18 +69,18 @@ def evaluate_mixed(axes: Axes, running: xr.DataArray, context: xr.DataArray, max
 
 
 def _aligned(grid: Grid, values: xr.DataArray) -> NDArray[np.float64]:
-    """Values laid out as the grid's arrays are."""
+    """Return values laid out as the grid's arrays are."""
     order = [dim for dim in grid.order if dim in values.dims]
     shape = [grid.sizes[dim] if dim in values.dims else 1 for dim in grid.order]
     return np.asarray(values.transpose(*order).values, dtype=np.float64).reshape(shape)
 
 
 def mixed_case(prefill: Case, decode: Case) -> Case:
-    """A prefill that also does a decode step.
+    """Return the case of a mixed batch: a prefill that also does a decode step.
 
     Linear kernels and collectives work on the tokens of both, the LM head on one token of each prompt and on every new
-    token that is decoded; each kind keeps its attention core. The host's time per request is
-    paid by those that decode. Drafts of the decode step are passes of their own.
+    token that is decoded; each kind keeps its attention core. CPU overhead per request is paid by those
+    that decode. Drafts of the decode step are forward passes of their own.
     """
     m = prefill.options.micro_batches
     tokens = decode.batch * decode.p.new
@@ -112,7 +112,7 @@ def scheduled_by(prefill: Case, decode: Case) -> Case:
 
 
 def _linear(layer: LayerWork, factors: Factors) -> LayerWork:
-    """A layer with more tokens, all but its attention core."""
+    """Return a layer with more tokens, all but its attention core."""
     operations = tuple(op if op.kernel in CORE else _more(op, factors) for op in layer.operations)
     return replace(
         layer,
@@ -123,7 +123,7 @@ def _linear(layer: LayerWork, factors: Factors) -> LayerWork:
 
 
 def _own(layers: Sequence[LayerWork], factors: Factors) -> Iterator[LayerWork]:
-    """What a decode step does by itself: drafts, attention cores, other reading of the cache (parameter counts)."""
+    """Yield what decode does by itself: drafts, attention cores, other reading of the cache (parameter counts)."""
     for layer in layers:
         draft = layer.is_draft
         kept = [op if draft else _core(op) if op.kernel in CORE else _cache_only(op) for op in layer.operations]
@@ -138,19 +138,19 @@ def _own(layers: Sequence[LayerWork], factors: Factors) -> Iterator[LayerWork]:
 
 
 def _core(op: Operation) -> Operation:
-    """An attention core that is launched together with that of the prompts."""
+    """Return an attention core that is launched together with that of the prompts."""
     return replace(op, launches=0)
 
 
 def _cache_only(op: Operation) -> Operation | None:
-    """The cache an operation reads besides what else it does; None if it reads none."""
+    """Return the cache an operation reads besides what else it does; None if it reads none."""
     if is_zero(op.kv):
         return None
     return Operation(op.name, op.kernel, kv=op.kv, per=op.per, component=op.component)
 
 
 def _more(op: Operation, factors: Factors, *others: str) -> Operation:
-    """An operation with more tokens or sequences: its weights stay as they are."""
+    """Return an operation with more tokens or sequences: its weights stay as they are."""
     names = [name for name in ("flops", "rows", "activations", *others) if not is_zero(getattr(op, name))]
     return replace(op, **{name: getattr(op, name) * factors[op.per] for name in names})
 

@@ -1,7 +1,7 @@
 """Combine: from seconds per kernel to the time of a pass, its attributed parts and its bottleneck.
 
 What happens in series is added up in an order that is fixed by what things are, never by the axes or values of a sweep,
-in the number type of times: constants first, then rooflines by kernel, overlapped layers, and last what grows with the
+in the dtype of times: constants first, then rooflines by kernel, overlapped layers, and last what grows with the
 number of sequences, one count of them (:data:`cheetah_xr.costmodel.operations.SEQUENCE_COUNTS`) after the other. So a
 point has the same bits alone, in a tile, in a block or on an axis.
 
@@ -23,7 +23,7 @@ from .lazy import Operand, Value, apply, cast, is_nothing, larger, plus, times
 T = TypeVar("T")
 
 Attribute = Literal["", "bottleneck", "parts"]
-"""What is wanted beside the time: nothing, enough to name the bottleneck (all parts but compute's), or every part."""
+"""What is requested with the time: nothing, enough to name the bottleneck (all parts but compute's), or every part."""
 
 Times = dict[str, Value]
 """Seconds by part, and "time", which is their sum unless compute's part was not asked for."""
@@ -75,14 +75,14 @@ class Series:
 
 @dataclass(frozen=True)
 class Combiner:
-    """Combines seconds: the counts of sequences, the number type of times, and whether parts are wanted."""
+    """Combines seconds: the counts of sequences, the dtype of times, and which parts are requested."""
 
     sequence_counts: Mapping[SequenceCount, Num]
     dtype: np.dtype[Any]
     attribute: Attribute
 
     def cast(self, value: Operand) -> Value:
-        """To the number type of times."""
+        """Return a value in the dtype of times."""
         return cast(value, self.dtype)
 
     def kernels(self, series: Series, kernels: Sequence[KernelSeconds], granularity: str) -> None:
@@ -97,7 +97,7 @@ class Combiner:
             place.kernels.append(group)
 
     def _roofline(self, kernels: Sequence[KernelSeconds], *, per_sequence: bool) -> Times:
-        """The maximum of memory and compute time of kernels taken together; memory's belongs to its causes."""
+        """Return the maximum of memory and compute time of kernels taken together; memory's belongs to its causes."""
         weights: Num = 0.0
         amounts: dict[SequenceCount, dict[str, Num]] = {}
         for k in kernels:
@@ -123,53 +123,55 @@ class Combiner:
         return self.cast(seconds) if sequences is None else times(self.cast(seconds), sequences)
 
     def _attributed(self, memory: Value, compute: Value, causes: Times) -> Times:
-        found: Times = {"time": apply(np.maximum, memory, compute)}
+        times_by_part: Times = {"time": apply(np.maximum, memory, compute)}
         if self.attribute:
             share = self.cast(larger(memory, compute))
-            found |= {part: times(value, share) for part, value in causes.items()}
+            times_by_part |= {part: times(value, share) for part, value in causes.items()}
             if self.attribute == "parts":
-                found["compute"] = times(compute, apply(np.subtract, self.cast(1.0), share))
-        return found
+                times_by_part["compute"] = times(compute, apply(np.subtract, self.cast(1.0), share))
+        return times_by_part
 
     def mix(self, series: Series, collectives: Sequence[CollectiveSeconds], overlap: Num) -> Series:
-        """A series, and collectives of which a share `overlap` hides behind it, or it behind them."""
+        """Return a series and collectives, a fraction `overlap` of the shorter of which is overlapped."""
         beside = Series()
         beside.collectives(collectives)
         return Series(mixes=[self._mixed(self.total(series), self.total(beside), self.cast(1 - overlap))])
 
     def _mixed(self, x: Times, y: Times, exposed: Value) -> Times:
-        """Hidden time belongs to nobody."""
+        """Return the times of two overlapping stages; overlapped time is attributed to neither."""
         t_x, t_y = x["time"], y["time"]
         if np.size(exposed) == 1 and np.all(exposed == 1):  # in series: the same bits with less work
             return _added(x, y)
         shorter = times(exposed, apply(np.minimum, t_x, t_y))
-        found: Times = {"time": plus(apply(np.maximum, t_x, t_y), shorter)}
+        times_by_part: Times = {"time": plus(apply(np.maximum, t_x, t_y), shorter)}
         if not self.attribute:
-            return found
+            return times_by_part
         of_y = self.cast(larger(t_y, t_x))
         of_x = apply(np.subtract, self.cast(1.0), of_y)
         for side, share in ((x, of_x), (y, of_y)):
             kept = share if is_nothing(exposed) else apply(np.maximum, share, exposed)
-            found = _added(found, {part: times(value, kept) for part, value in side.items() if part != "time"})
-        return found
+            times_by_part = _added(
+                times_by_part, {part: times(value, kept) for part, value in side.items() if part != "time"}
+            )
+        return times_by_part
 
     def total(self, series: Series, *, per_sequence: bool = False) -> Times:
-        """Everything in series."""
-        found: Times = {"time": self.cast(_sum(series.constants))}
+        """Return the times of a series."""
+        times_by_part: Times = {"time": self.cast(_sum(series.constants))}
         if self.attribute:
-            found |= {part: self.cast(seconds) for part, seconds in series.constants.items()}
+            times_by_part |= {part: self.cast(seconds) for part, seconds in series.constants.items()}
         for group in sorted(series.kernels, key=_first):
-            found = _added(found, self._roofline(group, per_sequence=per_sequence))
+            times_by_part = _added(times_by_part, self._roofline(group, per_sequence=per_sequence))
         for mix in series.mixes:
-            found = _added(found, mix)
+            times_by_part = _added(times_by_part, mix)
         for per, one in _in_order(series.by_count):
             sequences, each = self.cast(self.sequence_counts[per]), self.total(one, per_sequence=True)
-            found = _added(found, {part: times(value, sequences) for part, value in each.items()})
-        return found
+            times_by_part = _added(times_by_part, {part: times(value, sequences) for part, value in each.items()})
+        return times_by_part
 
 
 def _first(group: Sequence[KernelSeconds]) -> int:
-    """Place of a group in the order of kernels."""
+    """Return the place of a group in the order of kernels."""
     return min(KERNEL_ORDER.index(k.kernel) for k in group)
 
 
@@ -188,15 +190,15 @@ def _sum(seconds: Mapping[str, Num]) -> Num:
     return total
 
 
-def bottleneck(found: Times) -> Value:
-    """Code of the largest resource, of memory its largest cause; ties: compute, memory, communication, overhead.
+def bottleneck(parts: Times) -> Value:
+    """Return the code of the largest resource, of memory its largest cause.
 
-    What is left of the time when the other parts are taken off belongs to compute.
+    Ties go to compute, memory, communication, overhead in this order. The time without all other parts is compute's.
     """
-    zero = np.zeros((), dtype=found["time"].dtype)
-    weights, kv, activations, communication, overhead = (found.get(part, zero) for part in PARTS[1:])
+    zero = np.zeros((), dtype=parts["time"].dtype)
+    weights, kv, activations, communication, overhead = (parts.get(part, zero) for part in PARTS[1:])
     memory = plus(plus(weights, kv), activations)
-    compute = apply(np.subtract, apply(np.subtract, found["time"], memory), plus(communication, overhead))
+    compute = apply(np.subtract, apply(np.subtract, parts["time"], memory), plus(communication, overhead))
     # Codes by arithmetic on small integers; later codes are larger.
     one, three, four = (np.int8(n) for n in (1, 3, 4))
     cause = apply(np.add, larger(kv, weights), one)

@@ -151,7 +151,7 @@ def _module_tp_wrong(options: Options, p: ForwardPass) -> Flags:
 def hardware_conditions(
     work: ForwardPassWork, parts: tuple[str, ...], no_peak: Flags, no_link: Flags, no_nic: Flags
 ) -> list[Condition]:
-    """Conditions on what is known of the accelerator; only collectives in priced `parts` need a link or a NIC."""
+    """Return conditions on known rates; only collectives in priced `parts` need a link or a NIC."""
     needed: list[tuple[Num, Collective]] = []
     for layer in work.parts:
         if layer.part in parts:
@@ -172,7 +172,7 @@ def hardware_conditions(
 
 
 def lowest(conditions: list[Condition]) -> Value:
-    """Lowest applicable code, as int8; NONE where none applies. Conditions on the same axes are merged first."""
+    """Return the lowest applicable code as int8, NONE where none applies; conditions on the same axes come first."""
     by_shape: dict[tuple[int, ...], Value] = {}
     for c in conditions:
         number = c.code + _LATER if c.code in MEMORY else c.code

@@ -1,4 +1,4 @@
-"""The one table of result variables: which inputs each depends on, its unit, its type and its name in words.
+"""The one table of result variables: which inputs each depends on, its unit, its type and its label.
 
 Dims of a variable are those of the sweep's axes its inputs occupy; they are never read off values.
 """
@@ -34,7 +34,7 @@ VARIABLES: dict[str, Variable] = {
     "time_weights": Variable("s", "part of step_time bound by reading weights", EVERYTHING, "time"),
     "time_kv": Variable("s", "part of step_time bound by KV-cache traffic", EVERYTHING, "time"),
     "time_activations": Variable("s", "part of step_time bound by activation traffic", EVERYTHING, "time"),
-    "time_communication": Variable("s", "part of step_time spent in collectives and not hidden", EVERYTHING, "time"),
+    "time_communication": Variable("s", "part of step_time spent in collectives and exposed", EVERYTHING, "time"),
     "time_overhead": Variable("s", "part of step_time spent in launches and CPU overheads", EVERYTHING, "time"),
     "flops": Variable("FLOP", "work of one GPU in one pass", (MODEL, PHASE, *LAYOUT_INPUTS, BATCH, SEQ_LEN), "work"),
     "bytes_weights": Variable("B", "weight bytes one GPU reads in one pass", WORK, "work"),
@@ -45,7 +45,7 @@ VARIABLES: dict[str, Variable] = {
     "peak_compute_time": Variable("s", "time of the FLOPs at the peak of each compute type", WIRE, "work"),
     "status": Variable("1", "why a point has no times", WIRE, "flag"),
     "bottleneck": Variable("1", "largest attributed resource; for memory its largest cause", EVERYTHING, "flag"),
-    "weight_bytes": Variable("B", "weight bytes one GPU holds", (MODEL, PRECISION, *LAYOUT_INPUTS), "work"),
+    "weight_bytes": Variable("B", "bytes of resident weights of one GPU", (MODEL, PRECISION, *LAYOUT_INPUTS), "work"),
     "kv_bytes_per_sequence": Variable(
         "B", "cache bytes of one sequence on one GPU", (MODEL, PRECISION, PHASE, TP, OPTIONS, SEQ_LEN), "work"
     ),

@@ -8,31 +8,31 @@ from . import Num
 
 
 def local_kv_heads(n_kv_heads: Num, tp: Num) -> Num:
-    """KV heads held by one GPU, max(h_kv/tp, 1): replicated once tp exceeds them (also groups of Mamba-2).
+    """Return the KV heads of one GPU, max(h_kv/tp, 1): replicated once tp exceeds them (also groups of Mamba-2).
 
-    Valid where one of the two divides the other; engines refuse the rest.
+    Valid where one of the two divides the other; engines reject the rest.
     """
     return np.maximum(n_kv_heads / tp, 1.0)
 
 
 def _full(n: Num) -> Num:
-    """Keys seen by queries 1..n under a causal mask: 1 + 2 + ... + n."""
+    """Return keys seen by queries 1..n under a causal mask: 1 + 2 + ... + n."""
     return n * (n + 1) / 2
 
 
 def _windowed(n: Num, window: Num) -> Num:
-    """Keys seen by queries 1..n that look back over at most `window` keys, themselves included."""
+    """Return keys seen by queries 1..n that look back over at most `window` keys, themselves included."""
     short = np.minimum(n, window)
     return _full(short) + (n - short) * window
 
 
 def _chunked(n: Num, chunk: Num) -> Num:
-    """Keys seen by queries 1..n when attention restarts at multiples of `chunk`."""
+    """Return keys seen by queries 1..n when attention restarts at multiples of `chunk`."""
     return n // chunk * _full(chunk) + _full(n % chunk)
 
 
 def visible_pairs(new: Num, before: Num, *, window: Num | None = None, chunk: Num | None = None) -> Num:
-    """(query, key) pairs of one sequence under a causal mask.
+    """Return (query, key) pairs of one sequence under a causal mask.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def visible_pairs(new: Num, before: Num, *, window: Num | None = None, chunk: Nu
         New tokens per sequence, q.
     before
         Keys the first of them sees besides itself: cached tokens in prefill; seq_len - 1 in decode, where seq_len
-        counts the query's own key (seed 2's L).
+        counts the query's own key (L of [Qwen3-FLOPs]).
     window, chunk
         Sliding window or attention chunk in tokens; at most one of the two.
 
@@ -59,7 +59,7 @@ def visible_pairs(new: Num, before: Num, *, window: Num | None = None, chunk: Nu
 
 
 def uncausal_pairs(new: Num, cached: Num, *, window: Num | None = None, chunk: Num | None = None) -> Num:
-    """(query, key) pairs of one sequence when a query sees later keys too: all, `window` of them, or its chunk."""
+    """Return (query, key) pairs of one sequence without a mask: all keys, `window` of them, or a chunk."""
     keys = cached + new
     if window is not None:
         return new * np.minimum(keys, window)
@@ -70,7 +70,7 @@ def uncausal_pairs(new: Num, cached: Num, *, window: Num | None = None, chunk: N
 
 
 def cache_read_decode(seq_len: Num, new: Num, *, window: Num | None = None, chunk: Num | None = None) -> Num:
-    """Cached tokens read in one decode pass, once however many drafts: s, or min(s, w + q - 1) in a window."""
+    """Return cached tokens read in one decode pass, once however many drafts: s, or min(s, w + q - 1) in a window."""
     if window is not None:
         return np.minimum(seq_len, window + new - 1)
     if chunk is not None:
@@ -79,7 +79,7 @@ def cache_read_decode(seq_len: Num, new: Num, *, window: Num | None = None, chun
 
 
 def cache_read_prefill(cached: Num, *, window: Num | None = None, chunk: Num | None = None) -> Num:
-    """Cached tokens read in one prefill: those some new query still sees."""
+    """Return cached tokens read in one prefill: those some new query still sees."""
     if window is not None:
         return np.minimum(cached, window - 1)
     if chunk is not None:
@@ -88,25 +88,25 @@ def cache_read_prefill(cached: Num, *, window: Num | None = None, chunk: Num | N
 
 
 def tokens_in_cache(tokens: Num, *, window: Num | None = None, chunk: Num | None = None) -> Num:
-    """Tokens whose cache one sequence keeps: never more than the window or chunk, never more than there are."""
+    """Return the tokens of one sequence in the cache: all of them, or at most the window or chunk."""
     limit = window if window is not None else chunk
     return tokens if limit is None else np.minimum(tokens, limit)
 
 
 def _entries(n: Num, size: Num) -> Num:
-    """Whole entries of `size` tokens seen by queries 1..n: the sum of floor(i / size)."""
+    """Return whole entries of `size` tokens seen by queries 1..n: the sum of floor(i / size)."""
     whole = n // size
     return size * whole * (whole - 1) / 2 + whole * (n - size * whole + 1)
 
 
 def _entries_capped(n: Num, size: Num, most: Num) -> Num:
-    """The same when a query sees at most `most` entries: it does from key size*most on."""
+    """Return whole entries seen by queries 1..n that see at most `most`, as they do from key size*most on."""
     free = size * most - 1
     return _entries(np.minimum(n, free), size) + most * np.maximum(n - free, 0)
 
 
 def entry_pairs(new: Num, before: Num, size: Num, most: Num | None = None) -> Num:
-    """(query, compressed entry) pairs of one sequence under a causal mask: the sum of min(floor(keys / size), most).
+    """Return (query, compressed entry) pairs under a causal mask: the sum of min(floor(keys / size), most).
 
     Whole entries only: a query never sees an entry that is not complete. Valid for whole numbers. Source: DeepSeek-V4,
     ``compress_ratios`` and ``index_topk`` of its config.
@@ -131,6 +131,6 @@ def entry_pairs(new: Num, before: Num, size: Num, most: Num | None = None) -> Nu
 
 
 def entry_pairs_uncausal(new: Num, cached: Num, size: Num, most: Num | None = None) -> Num:
-    """The same when a query sees later entries too."""
+    """Return (query, compressed entry) pairs of one sequence without a mask."""
     entries = (cached + new) // size
     return new * (entries if most is None else np.minimum(entries, most))

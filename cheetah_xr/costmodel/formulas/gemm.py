@@ -6,10 +6,10 @@ from . import Num
 
 
 def gemm_flops(rows: Num, k: Num, n: Num) -> Num:
-    """FLOPs of a ``rows x k`` by ``k x n`` product, 2 per multiply-add (seed 1, footnote 2)."""
+    """Return FLOPs of a ``rows x k`` by ``k x n`` product, 2 per multiply-add ([CHEETAH], footnote 2)."""
     return 2 * rows * k * n
 
 
 def gemm_activations(rows: Num, k: Num, n: Num, input_bytes: Num, output_bytes: Num) -> Num:
-    """Bytes of inputs read and outputs written, ``b*(MK + MN)`` of seed 1, footnote 2, with a width for each side."""
+    """Return the bytes of inputs and outputs, ``b*(MK + MN)`` of [CHEETAH], footnote 2, with a width for each."""
     return rows * (k * input_bytes + n * output_bytes)

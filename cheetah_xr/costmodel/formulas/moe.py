@@ -8,20 +8,20 @@ from . import Num
 
 
 def unused_probability(tokens: Num, top_k: Num, slots: Num) -> Num:
-    """Chance that an expert slot is used by none of `tokens` tokens under uniform routing, (1 - k/E)^T.
+    """Return the chance that an expert slot is used by none of `tokens` tokens under uniform routing, (1 - k/E)^T.
 
-    As an exponential, several times faster than a power; below e^-60 it is nothing beside 1.
+    As an exponential, several times faster than a power; below e^-60 it is negligible.
     """
     return np.exp(np.maximum(np.log1p(-top_k / slots) * tokens, -60.0))
 
 
 def distinct_mean(slots_per_rank: Num, unused: Num) -> Num:
-    """Expected distinct experts a rank reads."""
+    """Return expected distinct experts a rank reads."""
     return slots_per_rank * (1 - unused)
 
 
 def distinct_busiest(slots_per_rank: Num, unused: Num, ep: Num) -> Num:
-    """Expected distinct experts of the fullest of `ep` ranks, slots used independently.
+    """Return expected distinct experts of the most loaded of `ep` ranks, slots used independently.
 
     The mean of the maximum of `ep` binomials: the sum over j of 1 - BinomCDF(j)^ep.
     """
@@ -35,12 +35,12 @@ def distinct_busiest(slots_per_rank: Num, unused: Num, ep: Num) -> Num:
 
 
 def distinct_ranks(ep: Num, top_k: Num) -> Num:
-    """Expected distinct expert-parallel ranks among a token's experts."""
+    """Return expected distinct expert-parallel ranks among a token's experts."""
     return ep * (1 - (1 - 1 / ep) ** top_k)
 
 
 def distinct_nodes(n_experts: Num, top_k: Num, nodes: Num, reachable: Num) -> Num:
-    """Expected distinct nodes among a token's experts when it may reach `reachable` of `nodes` nodes.
+    """Return expected distinct nodes among a token's experts when it may reach `reachable` of `nodes` nodes.
 
     M*(1 - C(Er - Er/M, k)/C(Er, k)) with Er = E*M/N; 3.63 for N=8, M=4, k=8, E=256. The quotient is the chance that k
     draws without replacement all miss one node.

@@ -8,10 +8,10 @@ from . import Num
 
 
 def seconds(work: Num, rate: Num, efficiency: Num) -> Num:
-    """Time of `work` at the achieved share of a peak rate, D/(eta*W) of seed 1's appendix."""
+    """Return the time of `work` at the achieved fraction of a peak rate, D/(eta*W) of [CHEETAH], appendix."""
     return work / (rate * efficiency)
 
 
 def mix(x: Num, y: Num, overlap: Num) -> Num:
-    """Time of two stages of which a share `overlap` of the smaller hides behind the larger."""
+    """Return the time of two stages when a fraction `overlap` of the shorter is overlapped by the longer."""
     return np.maximum(x, y) + (1 - overlap) * np.minimum(x, y)
