@@ -62,7 +62,7 @@ class Phase(StrEnum):
 
 
 class Prefill(StrEnum):
-    """Whether passes carry prompts and decoding requests together."""
+    """Whether forward passes mix prefill and decode."""
 
     mixed = "mixed"
     separate = "separate"
@@ -101,7 +101,9 @@ def sweep(
     store: Annotated[
         str | None, typer.Option(help="Folder of the result, or a URL (s3://...); default outputs/NAME.zarr.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume/--no-resume", help="Fill what an existing store misses.")] = True,
+    resume: Annotated[
+        bool, typer.Option("--resume/--no-resume", help="Compute the missing blocks of an existing store.")
+    ] = True,
     overwrite: Annotated[bool, typer.Option(help="Replace an existing store.")] = False,
     workers: Annotated[int | None, typer.Option(help="Threads or processes; default one per core.", min=1)] = None,
     processes: Annotated[bool, typer.Option("--processes", help="Work in processes instead of threads.")] = False,
@@ -110,7 +112,7 @@ def sweep(
         bool, typer.Option("--dry-run", help="Show points, blocks, bytes and specs; run nothing.")
     ] = False,
 ) -> None:
-    """Run sweeps into Zarr stores and say what they answered.
+    """Run sweeps into Zarr stores and summarize the results.
 
     Example: `cheetah-xr sweep sweeps/qwen3-32b-h100.yaml`
     """
@@ -138,7 +140,7 @@ def sweep(
             errors.print(text, highlight=False, soft_wrap=True, markup=False)
             raise typer.Exit(130) from None
         out.print(job.sweep.title, style="bold", highlight=False, soft_wrap=True, markup=False)
-        with errors.status("reading the answer"):
+        with errors.status("reading the result"):
             lines = summarize(job)
         for line in [*lines, f"{grid.n_points:,} points in {job.path}"]:
             out.print(f"  {line}", highlight=False, soft_wrap=True, markup=False)
@@ -174,7 +176,8 @@ def estimate(
     ep: EpDegree = 1,
     option: OptionPairs = None,
     explain_memory: Annotated[
-        bool, typer.Option("--explain-memory", help="First say what the memory of one GPU holds, and what fits.")
+        bool,
+        typer.Option("--explain-memory", help="First list the memory of one GPU by item, and the KV-cache capacity."),
     ] = False,
 ) -> None:
     """Estimate one point: a readable breakdown; an invalid point is an error.
@@ -201,7 +204,9 @@ def estimate(
 def serve(
     model: ModelName,
     gpu: GpuName,
-    concurrency: Annotated[int, typer.Option(help="Requests under way; one that ends is replaced at once.")] = 64,
+    concurrency: Annotated[
+        int, typer.Option(help="Concurrent (in-flight) requests; one that finishes is replaced at once.")
+    ] = 64,
     isl: Annotated[int, typer.Option(help="Mean prompt tokens.")] = 8192,
     osl: Annotated[int, typer.Option(help="Mean output tokens.")] = 1024,
     precision: PrecisionName = None,
@@ -210,22 +215,26 @@ def serve(
     dp: DpDegree = 1,
     ep: EpDegree = 1,
     prefill: Annotated[
-        Prefill | None, typer.Option(help="Prompts in passes with decoding requests (default), or in their own.")
+        Prefill | None,
+        typer.Option(help="Mixed (chunked-prefill) batches (default), or prefill in forward passes of its own."),
     ] = None,
     lengths: Annotated[
-        Lengths | None, typer.Option(help="Lengths of requests: random (default), or fixed, so that they stay in step.")
+        Lengths | None, typer.Option(help="Lengths of requests: random (default), or fixed (synchronized batches).")
     ] = None,
-    chunked_prefill_size: Annotated[int, typer.Option(help="Most tokens of a prompt in one pass.")] = 8192,
+    chunked_prefill_size: Annotated[
+        int, typer.Option(help="Most prefill tokens of a request in one forward pass.")
+    ] = 8192,
     prefill_workers: Annotated[
-        int | None, typer.Option(help="Instances that only prefill; those of --tp, --dp and --ep then only decode.")
+        int | None,
+        typer.Option(help="Prefill instances (disaggregated); --tp, --dp and --ep are then those of decode instances."),
     ] = None,
     prefill_tp: Annotated[int | None, typer.Option(help="Their tensor-parallel degree; default --tp.")] = None,
     prefill_dp: Annotated[int | None, typer.Option(help="Their data-parallel degree; default --dp.")] = None,
     prefill_ep: Annotated[int | None, typer.Option(help="Their expert-parallel degree; default --ep.")] = None,
-    decode_workers: Annotated[int | None, typer.Option(help="Instances that only decode; default 1.")] = None,
+    decode_workers: Annotated[int | None, typer.Option(help="Decode instances (disaggregated); default 1.")] = None,
     option: OptionPairs = None,
 ) -> None:
-    """Serve requests on one instance, or on instances that prefill and instances that decode: times and rates.
+    """Serve requests, aggregated on one instance or with disaggregated prefill and decode: latencies and throughput.
 
     Example: `cheetah-xr serve --model llama-3.1-70b --gpu h100-sxm --tp 4 --concurrency 64 --isl 8192 --osl 1024`
 
@@ -252,7 +261,7 @@ def serve(
         chosen: dict[str, Any] = {name: value.value for name, value in together.items() if value is not None}
         ds = serve_together(loaded, gpu, scheme, tp=tp, dp=dp, ep=ep, **chosen, **more)
     else:
-        _not_given(together, "is for instances that do both; leave out --prefill-workers")
+        _not_given(together, "is for aggregated serving; leave out --prefill-workers")
         own = {"prefill_tp": tp, "prefill_dp": dp, "prefill_ep": ep}
         layout: dict[str, Any] = {name: own[name] if value is None else value for name, value in apart.items()}
         layout |= {"decode_tp": tp, "decode_dp": dp, "decode_ep": ep, "prefill_workers": prefill_workers}
@@ -262,7 +271,7 @@ def serve(
 
 
 def _not_given(values: dict[str, Any], why: str) -> None:
-    """Refuse options that mean nothing here."""
+    """Reject options that have no meaning here."""
     for name, value in values.items():
         if value is not None:
             raise SpecError(f"--{name.replace('_', '-')} {value}: {why}")
@@ -275,21 +284,21 @@ def _options(pairs: list[str]) -> Options:
 
     from ..specs import Options, to_record
 
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not (name and equals):
             raise SpecError(f"--option {pair!r}: expected NAME=VALUE, such as small_ops=memory")
         try:
-            found[name] = YAML(typ="safe", pure=True).load(text)
+            values[name] = YAML(typ="safe", pure=True).load(text)
         except YAMLError:
             raise SpecError(f"--option {pair!r}: the value cannot be read") from None
-    return to_record(Options, found, "--option")
+    return to_record(Options, values, "--option")
 
 
 @app.command()
 def info(store: Annotated[str, typer.Argument(help="Folder or URL of a result.")]) -> None:
-    """Say what a result holds: question, axes, variables, provenance; every block is read and its checksums compared.
+    """Describe a result: question, axes, variables, provenance; every block is read and its checksums compared.
 
     The exit code is 1 when blocks are missing or damaged.
 
@@ -347,7 +356,7 @@ app.command()(validate)
 def list_command(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
     """List the catalogue: models, gpus, precisions, efficiencies or sweeps.
 
-    KV of models is in bf16 on one GPU: the growth per token once windows are full, and all that 8,192 tokens keep,
+    KV of models is in bf16 on one GPU: the growth per token once windows are full, and the cache of 8,192 tokens,
     states included. Attention: w window, c chunk, top n what an indexer keeps, /n an entry for every n tokens.
 
     Example: `cheetah-xr list gpus`

@@ -15,19 +15,22 @@ def calibrate(
         Path | None, typer.Argument(help="CSV of your measurements, a row each (docs/how-to/calibrate.md).")
     ] = None,
     public: Annotated[
-        bool, typer.Option("--public", help="Fit the shipped sets to the public measurements instead.")
+        bool, typer.Option("--public", help="Fit the shipped efficiency profiles to the public measurements instead.")
     ] = False,
     name: Annotated[
-        list[str] | None, typer.Option(help="Name of the set; with --public, a shipped set (repeatable).")
+        list[str] | None,
+        typer.Option(help="Name of the efficiency profile; with --public, a shipped one (repeatable)."),
     ] = None,
     trials: Annotated[int, typer.Option(min=10, help="Trials of the Bayesian search.")] = 200,
     steps: Annotated[int, typer.Option(min=20, help="Steps of every chain of the posterior.")] = 7000,
     seed: Annotated[int, typer.Option(help="Of everything random: the same seed gives the same numbers.")] = 0,
-    to: Annotated[Path, typer.Option(help="Folder the set is written to.")] = Path("outputs/calibration"),
+    to: Annotated[Path, typer.Option(help="Folder the efficiency profile is written to.")] = Path(
+        "outputs/calibration"
+    ),
 ) -> None:
     """Fit efficiency factors to measured times, with a posterior of how well they are known.
 
-    Writes `NAME.yaml`, which `--efficiency` takes, and `NAME.csv`, the sets that are about as probable.
+    Writes `NAME.yaml`, which `--efficiency` takes, and `NAME.csv`, its posterior samples.
     Needs `pip install 'cheetah_xr[calibration]'`.
 
     Examples: `cheetah-xr calibrate mine.csv --name mine`, `cheetah-xr calibrate --public --name vllm`
@@ -45,7 +48,8 @@ def validate(
         Path | None, typer.Option(help="CSV of your own measurements; default the public ones.")
     ] = None,
     efficiency: Annotated[
-        str | None, typer.Option(help="Predict with this set, by name or file; default that of each row's engine.")
+        str | None,
+        typer.Option(help="Predict with this efficiency profile, by name or file; default that of each row's engine."),
     ] = None,
     aiconfigurator: Annotated[Path | None, typer.Option(help="Its predictions, to compare on the page.")] = None,
     to: Annotated[

@@ -139,7 +139,7 @@ def precisions() -> Table:
 
 
 def efficiencies() -> Table:
-    """Efficiency sets."""
+    """List the efficiency profiles."""
     table = _table("efficiency", "numbers away from 1 and 0")
     for name in specs.list_efficiencies():
         e = specs.load_efficiency(name)

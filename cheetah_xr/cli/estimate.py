@@ -133,7 +133,7 @@ def _summary(ds: xr.Dataset) -> Table:
 
 def _causes(ds: xr.Dataset) -> Table:
     table = Table(title="step_time by what bounds it", title_justify="left", box=None)
-    for column, justify in (("cause", "left"), ("ms", "right"), ("share", "right")):
+    for column, justify in (("cause", "left"), ("ms", "right"), ("fraction", "right")):
         table.add_column(column, justify=justify)  # type: ignore[arg-type]
     for name in TIME_PARTS:
         value = float(ds[name])
@@ -154,7 +154,7 @@ def _kernels(parts: xr.Dataset) -> Table:
             table.add_row(str(kernel), f"{float(one['time']) * 1e3:.3f}", f"{float(one['flops']) / 1e9:,.1f}", *moved)
     hidden = float(parts["time_overlapped"])
     if hidden > 1e-9:
-        table.add_row("overlap hides", f"-{hidden * 1e3:.3f}")
+        table.add_row("overlapped", f"-{hidden * 1e3:.3f}")
     return table
 
 
