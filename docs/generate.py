@@ -10,6 +10,7 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def options() -> str:
     rows = []
     for name, field in cx.Options.model_fields.items():
         default = list(field.default) if isinstance(field.default, tuple) else field.default
-        rows.append((code(name), code(default), allowed(fields[name]), described.get(name, "")))
+        rows.append((code(name), code(default) or "none", allowed(fields[name]), described.get(name, "")))
     return table(["option", "default", "values", "meaning"], rows)
 
 
@@ -175,7 +176,7 @@ def _command_table(function: Callable[..., Any]) -> str:
 def _enum(kind: Any) -> list[Any]:
     """Return the members of an enumeration, also of an optional one; nothing for another type."""
     kinds = [kind, *typing.get_args(kind)]
-    return [item for k in kinds if isinstance(k, type) and hasattr(k, "__members__") for item in k]
+    return [item for k in kinds if isinstance(k, type) and issubclass(k, Enum) for item in k]
 
 
 def profiles() -> str:
