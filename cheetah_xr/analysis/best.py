@@ -27,7 +27,7 @@ def with_derived(ds: xr.Dataset, names: Sequence[str]) -> xr.Dataset:
     unknown = [name for name in missing if name not in DERIVED]
     if unknown:
         known = ", ".join([*map(str, ds.data_vars), *DERIVED])
-        raise SpecError(f"{', '.join(unknown)}: neither in the dataset nor a derived metric; there are {known}")
+        raise SpecError(f"{', '.join(unknown)}: neither in the dataset nor a derived metric; known: {known}")
     return derive(ds, missing) if missing else ds
 
 

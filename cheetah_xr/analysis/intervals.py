@@ -52,7 +52,7 @@ def summarize(ds: xr.Dataset, prob: float = 0.9, error: bool = True) -> xr.Datas
     Raises
     ------
     SpecError
-        When there is no ``draw`` dim, or no ``residual_scale`` beside it; for a probability that is none; for a
+        When there is no ``draw`` dim, or no ``residual_scale``; for a probability that is none; for a
         variable with draws and no units, whose error is not known.
 
     Examples

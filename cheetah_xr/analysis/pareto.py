@@ -47,7 +47,7 @@ def non_dominated(x: NDArray[Any], y: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _not_beaten(x: NDArray[Any], y: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return the points that no point of a sample beats in `x` and equals in `y`: a superset of the frontier."""
+    """Return the points that no sampled point beats in `x` with at least their `y`: a superset of the frontier."""
     every = -(-x.size // SAMPLE)
     x_few, y_few = x[::every], y[::every]
     front = non_dominated(x_few, y_few)

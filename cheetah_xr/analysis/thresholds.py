@@ -1,7 +1,7 @@
 """Turn conditions on metrics of the step time alone into comparisons with the step time itself.
 
 A rounded quotient never decreases while what it is of increases. So the times for which such a condition holds are all
-those up to one number, or all from one on, and that number is found by bisection: exact to the last bit, and a
+those up to one number, or all from one on, and bisection gives that number: exact to the last bit, and a
 comparison of float32 in tile of a division in float64 for every point.
 """
 

@@ -1,4 +1,4 @@
-"""One serving question and its answer as a readable table."""
+"""Print the result of a serving model as a table."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ..serving.workload import MEANINGS
 from ..specs import SpecError
 
 LIMIT_WORDS = {
-    "concurrency": "more requests would decode at once, were they there",
+    "concurrency": "all concurrent requests decode",
     "kv_cache_capacity": "the KV cache holds no more requests",
-    "prefill": "prompts are prefilled no faster",
+    "prefill": "prefill is saturated",
 }
 SECONDS_FROM = 10.0
 """Times from here on are shown in seconds, shorter ones in milliseconds."""

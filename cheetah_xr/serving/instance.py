@@ -122,7 +122,7 @@ class Instance:
         )
 
     def mixed(self, prompts: xr.DataArray, running: xr.DataArray, context: xr.DataArray) -> Seconds:
-        """Return the time of the mixed batches that prefill `prompts` prompts beside `running` decoding requests."""
+        """Return the time of the mixed batches that prefill `prompts` prompts and decode `running` requests."""
         prompt = prompt_of(self.workload)
         axes = self._axes("prefill", prompts, prompt.new, prompt.cached, mixed=True)
         return _summed_over_chunks(evaluate_mixed(axes, running, context, self.max_bytes), prompt)

@@ -27,9 +27,9 @@ MEANINGS = {
     "chunked_prefill_size": ("tokens", "most tokens of a prompt in one forward pass"),
     "prefill_workers": ("1", "instances that prefill"),
     "decode_workers": ("1", "instances that decode"),
-    **{f"{pool}_tp": ("1", f"tensor-parallel degree of a {pool} worker") for pool in ("prefill", "decode")},
-    **{f"{pool}_dp": ("1", f"data-parallel degree of a {pool} worker") for pool in ("prefill", "decode")},
-    **{f"{pool}_ep": ("1", f"expert-parallel degree of a {pool} worker") for pool in ("prefill", "decode")},
+    **{f"{role}_tp": ("1", f"tensor-parallel degree of a {role} worker") for role in ("prefill", "decode")},
+    **{f"{role}_dp": ("1", f"data-parallel degree of a {role} worker") for role in ("prefill", "decode")},
+    **{f"{role}_ep": ("1", f"expert-parallel degree of a {role} worker") for role in ("prefill", "decode")},
 }
 """Unit and long name of the numbers that are not arguments of an evaluation."""
 

@@ -59,7 +59,7 @@ def test_mixed_batches_replace_a_fraction_of_the_steps():
 
 
 def test_tokens_of_a_mixed_pass():
-    # Two prompts of 100 tokens beside 50 requests: 250 tokens instead of 200.
+    # Two prompts of 100 tokens and 50 requests: 250 tokens instead of 200.
     assert terms.mixed_batch_token_ratio(50, 2, 100) == 1.25
 
 
@@ -70,7 +70,7 @@ def test_engine_seconds_of_a_request():
 
 
 def test_steps_that_mixed_passes_do():
-    # Each prompt comes in 3 passes, two prompts together, beside 8 of 10: every other request gets 3*8/2 tokens.
+    # Each prompt comes in 3 forward passes, two prompts together, with 8 of 10: every other request gets 3*8/2 tokens.
     assert terms.decode_steps_in_mixed_batches(3, 10, 2) == 12
     assert terms.decode_steps_in_mixed_batches(3, 2, 2) == 0
 
@@ -78,20 +78,20 @@ def test_steps_that_mixed_passes_do():
 @pytest.mark.parametrize("capacity", [1e9, np.inf])
 def test_in_a_pool_all_decode_but_those_in_prefill(capacity):
     # A step takes 10 ms whatever n: n requests end in 100 steps = 1 s, so n + 0.5 * n = 30.
-    found = terms.decode_concurrency(30.0, 0.5, capacity, 100, lambda n: 0.010 + 0 * n)
-    assert found == pytest.approx(20, rel=1e-12)
+    decoding = terms.decode_concurrency(30.0, 0.5, capacity, 100, lambda n: 0.010 + 0 * n)
+    assert decoding == pytest.approx(20, rel=1e-12)
 
 
 def test_in_a_pool_the_slower_prefill_sets_the_rate():
     # Prefill gives 5 requests a second: n = 5 * 100 * (8 ms + n * 0.2 ms) = 4 + n/10, so n = 40/9.
-    found = terms.decode_concurrency(64.0, 0.5, 5.0, 100, lambda n: 0.008 + 0.0002 * n)
-    assert found == pytest.approx(40 / 9, rel=1e-12)
+    decoding = terms.decode_concurrency(64.0, 0.5, 5.0, 100, lambda n: 0.008 + 0.0002 * n)
+    assert decoding == pytest.approx(40 / 9, rel=1e-12)
 
 
 def test_pools_broadcast():
     first = np.array([[0.5], [1.0]])
-    found = terms.decode_concurrency(np.array([30.0, 60.0]), first, np.inf, 100, lambda n: 0.010 + 0 * n)
-    np.testing.assert_allclose(found, [[20, 40], [15, 30]], rtol=1e-12)
+    decoding = terms.decode_concurrency(np.array([30.0, 60.0]), first, np.inf, 100, lambda n: 0.010 + 0 * n)
+    np.testing.assert_allclose(decoding, [[20, 40], [15, 30]], rtol=1e-12)
 
 
 def test_transfer_of_a_cache():
@@ -99,6 +99,6 @@ def test_transfer_of_a_cache():
 
 
 def test_waiting_follows_from_littles_law():
-    # 2 requests a second, 10 under way: 5 s each. 6 decode and half a second of prefill is one more; 3 wait 1.5 s.
+    # 2 requests a second, 10 in flight: 5 s each. 6 decode and half a second of prefill is one more; 3 wait 1.5 s.
     assert terms.queue_time(10, 6, 0.5, 2) == 1.5
     assert terms.queue_time(7, 6, 0.5, 2) == 0

@@ -345,11 +345,11 @@ def test_errors_are_between_those_of_passes_and_of_prompts(prefill):
     for place in range(3):
         one = ds.isel(concurrency=place)
         step = cx.evaluate(**where, **layout, **own, batch=int(one.running), seq_len=context).step_time
-        share = 1 - step.values / one.tpot.values
-        assert (share >= 0).all()
-        assert (share < 1).all()
+        interference = 1 - step.values / one.tpot.values
+        assert (interference >= 0).all()
+        assert (interference < 1).all()
         low, high = np.log(posterior.residual_scale_dense.values), np.log(posterior.residual_scale_prefill.values)
-        np.testing.assert_allclose(np.log(one.residual_scale.values), low + share * (high - low), rtol=1e-9)
+        np.testing.assert_allclose(np.log(one.residual_scale.values), low + interference * (high - low), rtol=1e-9)
     bands = cx.summarize(ds).isel(concurrency=1)
     alone = xr.Dataset({"x": ("draw", ds.tpot.isel(concurrency=1).values, {"units": "s"})})
     alone = alone.assign_coords(residual_scale=("draw", ds.residual_scale.isel(concurrency=1).values, {"dof": 3.0}))
@@ -358,8 +358,8 @@ def test_errors_are_between_those_of_passes_and_of_prompts(prefill):
 
 def test_draws_reach_both_pools():
     posterior = cx.load_posterior("vllm").isel(draw=[0, 100])
-    pools = {"prefill_workers": 1, "decode_workers": 2}
-    ds = cx.serve_disaggregated("llama-3.1-8b", "h100-sxm", **LOAD, **pools, efficiency=posterior)
+    workers = {"prefill_workers": 1, "decode_workers": 2}
+    ds = cx.serve_disaggregated("llama-3.1-8b", "h100-sxm", **LOAD, **workers, efficiency=posterior)
     assert "draw" in ds.tpot.dims
     assert "draw" in ds.ttft.dims
     np.testing.assert_allclose(ds.residual_scale, posterior.residual_scale_dense.broadcast_like(ds.tpot))

@@ -94,9 +94,9 @@ def test_a_full_decode_pool_keeps_the_rest_waiting():
 
 
 def test_decode_workers_share_the_requests():
-    pools = {"prefill_workers": xr.DataArray([4, 8], dims="x"), "decode_workers": xr.DataArray([1, 2], dims="x")}
+    workers = {"prefill_workers": xr.DataArray([4, 8], dims="x"), "decode_workers": xr.DataArray([1, 2], dims="x")}
     both = LOAD | {"concurrency": xr.DataArray([32, 64], dims="x")}
-    ds = cx.serve_disaggregated(**SETUP, **both, **pools, transfer_bandwidth=1e10)
+    ds = cx.serve_disaggregated(**SETUP, **both, **workers, transfer_bandwidth=1e10)
     for name, factor in (("tpot", 1), ("ttft", 1), ("running", 2), ("throughput", 2), ("throughput_per_gpu", 1)):
         assert float(ds[name][1]) == pytest.approx(factor * float(ds[name][0]), rel=1e-9), name
 
