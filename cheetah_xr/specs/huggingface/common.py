@@ -67,20 +67,20 @@ def _shared(config: Config, n_heads: int) -> int:
 
 def rotary(config: Config, head_dim: int = 0, default: float = 1.0) -> Fields:
     """Rotated fraction of a head: ``partial_rotary_factor``, also inside ``rope_parameters``, or ``rotary_dim``."""
-    found = {}
+    fractions = {}
     if config.given("partial_rotary_factor"):
-        found["partial_rotary_factor"] = config.get("partial_rotary_factor")
+        fractions["partial_rotary_factor"] = config.get("partial_rotary_factor")
     inside = config.get("rope_parameters")
     if isinstance(inside, Mapping) and inside.get("partial_rotary_factor") is not None:
-        found["rope_parameters.partial_rotary_factor"] = inside["partial_rotary_factor"]
+        fractions["rope_parameters.partial_rotary_factor"] = inside["partial_rotary_factor"]
     if head_dim and config.given("rotary_dim"):
-        found["rotary_dim"] = config.whole("rotary_dim") / head_dim
-    for name, value in found.items():
+        fractions["rotary_dim"] = config.whole("rotary_dim") / head_dim
+    for name, value in fractions.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
             raise config.fail(f"{name} {value!r} is not a fraction of the head")
-    if len(set(found.values())) > 1:
-        raise config.fail(f"{' and '.join(found)} contradict each other")
-    return {"rotary": float(next(iter(found.values()), default))}
+    if len(set(fractions.values())) > 1:
+        raise config.fail(f"{' and '.join(fractions)} contradict each other")
+    return {"rotary": float(next(iter(fractions.values()), default))}
 
 
 def gqa(window: int | None = None, **more: Any) -> Fields:
@@ -121,22 +121,22 @@ EXPERT_WIDTH = "moe_intermediate_size"
 
 def moe_layers(config: Config, layers: int) -> list[bool]:
     """Which layers have experts, by ``first_k_dense_replace``, a list ``moe_layer_freq`` or ``mlp_layer_types``."""
-    found: dict[str, list[bool]] = {}
+    routed_layers: dict[str, list[bool]] = {}
     if config.given("first_k_dense_replace"):
         dense = config.whole("first_k_dense_replace", least=0)
         if dense > layers:
             raise config.fail(f"first_k_dense_replace {dense} is above num_hidden_layers {layers}")
-        found["first_k_dense_replace"] = [i >= dense for i in range(layers)]
+        routed_layers["first_k_dense_replace"] = [i >= dense for i in range(layers)]
     if isinstance(config.get("moe_layer_freq"), list):
-        found["moe_layer_freq"] = [x == 1 for x in config.items("moe_layer_freq", layers, (0, 1))]
+        routed_layers["moe_layer_freq"] = [x == 1 for x in config.items("moe_layer_freq", layers, (0, 1))]
     else:
         config.only(moe_layer_freq=1)
     if config.given("mlp_layer_types"):
         types = config.items("mlp_layer_types", layers, ("dense", "sparse"))
-        found["mlp_layer_types"] = [kind == "sparse" for kind in types]
-    if not found:
+        routed_layers["mlp_layer_types"] = [kind == "sparse" for kind in types]
+    if not routed_layers:
         raise config.fail("field first_k_dense_replace is missing")
-    (first, routed), *others = found.items()
+    (first, routed), *others = routed_layers.items()
     for name, other in others:
         if other != routed:
             raise config.fail(f"{name} contradicts {first}")

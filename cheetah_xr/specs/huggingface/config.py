@@ -83,17 +83,17 @@ class Config:
 
     def whole(self, *names: str, least: int = 1, default: int | None = None) -> int:
         """A whole number under one of several spellings; several that are given must agree."""
-        found = {n: self.get(n) for n in names if self.given(n)}
-        if not found and default is not None:
+        values = {n: self.get(n) for n in names if self.given(n)}
+        if not values and default is not None:
             return default
-        if not found:
+        if not values:
             raise self.fail(f"field {' or '.join(names)} is missing")
-        for name, value in found.items():
+        for name, value in values.items():
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise self.fail(f"field {name} has value {value!r}: expected a whole number of at least {least}")
-        if len(set(found.values())) > 1:
-            raise self.fail(f"{' and '.join(f'{n} {v}' for n, v in found.items())} contradict each other")
-        return int(next(iter(found.values())))
+        if len(set(values.values())) > 1:
+            raise self.fail(f"{' and '.join(f'{n} {v}' for n, v in values.items())} contradict each other")
+        return int(next(iter(values.values())))
 
     def whole_or_null(self, name: str, meaning: str) -> int:
         """A whole number, or 0 for an explicit null; absent is an error, since another default would be priced."""
@@ -128,10 +128,10 @@ class Config:
 
     def layers(self) -> int:
         """How many layers there are."""
-        found = self.whole("num_hidden_layers")
-        if found > MAX_LAYERS:
-            raise self.fail(f"field num_hidden_layers has value {found!r}: expected at most {MAX_LAYERS}")
-        return found
+        layers = self.whole("num_hidden_layers")
+        if layers > MAX_LAYERS:
+            raise self.fail(f"field num_hidden_layers has value {layers!r}: expected at most {MAX_LAYERS}")
+        return layers
 
     def items(self, name: str, length: int, allowed: Sequence[Any]) -> list[Any]:
         """A list with one known entry per layer."""

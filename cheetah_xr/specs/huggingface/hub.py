@@ -52,7 +52,7 @@ def fetch_quantization(source: str) -> Path | None:
 
 
 def _is_absent(hub: Any, repository: str, error: Exception) -> bool:
-    """Whether the repository has no such file; offline, the cache knows what a repository was found not to have."""
+    """Whether the repository has no such file; offline, the cache knows what a repository does not have."""
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "LocalEntryNotFoundError" in kinds:
         known = hub.try_to_load_from_cache(repository, QUANTIZATION_FILE)

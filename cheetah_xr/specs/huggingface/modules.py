@@ -98,7 +98,7 @@ def left_out(entries: Iterable[str], model: Layout, where: str) -> set[str]:
     SpecError
         For an entry that is not understood, and a class that is left out in part.
     """
-    found: dict[str, set[int]] = {kind: set() for kind in (*CLASSES, "lm_head")}
+    skipped: dict[str, set[int]] = {kind: set() for kind in (*CLASSES, "lm_head")}
     parts: dict[int, set[str]] = {}
     every = model.layers["attention"]
     for entry in entries:
@@ -107,15 +107,15 @@ def left_out(entries: Iterable[str], model: Layout, where: str) -> set[str]:
             for layer in layers:
                 parts.setdefault(layer, set()).add(part)
         elif kind == "lm_head":
-            found[kind] |= {0}
+            skipped[kind] |= {0}
         elif kind != "none":
             for one in _classes(kind, model, entry, where):
-                found[one] |= layers
+                skipped[one] |= layers
     for layer, names in parts.items():
         if not any(whole <= names for whole in WHOLE_ATTENTION):
             raise SpecError(f"{where}: leaves out only {', '.join(sorted(names))} of the attention of layer {layer}")
-        found["attention"] |= {layer}
-    return {kind for kind, layers in found.items() if _whole(kind, layers, model, where)}
+        skipped["attention"] |= {layer}
+    return {kind for kind, layers in skipped.items() if _whole(kind, layers, model, where)}
 
 
 def _place(entry: str, every: frozenset[int], where: str) -> tuple[str, set[int], str]:

@@ -65,18 +65,18 @@ def default_precision(fields: Mapping[str, Any], where: str) -> str:
     keys = ("quantization_config", "compression_config")
     own = next((part[k] for part in (fields, text) for k in keys if part.get(k) is not None), None)
     given = {"quantization_config": own, QUANTIZATION_FILE: fields.get(QUANTIZATION_FILE)}
-    found: dict[str, str] = {}
+    precisions: dict[str, str] = {}
     for name, scheme in given.items():
         if scheme is not None and not isinstance(scheme, Mapping):
             raise SpecError(f"{where}: {name} has value {scheme!r}: expected a mapping")
         if scheme is not None:
-            found[name] = _quantised(_flat(scheme), text, f"{where}: {name}")
-    if len(set(found.values())) > 1:
-        raise SpecError(f"{where}: {' and '.join(f'{n} ({p})' for n, p in found.items())} contradict each other")
+            precisions[name] = _quantised(_flat(scheme), text, f"{where}: {name}")
+    if len(set(precisions.values())) > 1:
+        raise SpecError(f"{where}: {' and '.join(f'{n} ({p})' for n, p in precisions.items())} contradict each other")
     expert_dtype = text.get("expert_dtype")
-    if not found and expert_dtype is not None:
+    if not precisions and expert_dtype is not None:
         raise SpecError(f"{where}: expert_dtype {expert_dtype!r} without quantization_config is not understood")
-    return next(iter(found.values()), None) or _plain(fields, text, where)
+    return next(iter(precisions.values()), None) or _plain(fields, text, where)
 
 
 def _plain(fields: Mapping[str, Any], text: Mapping[str, Any], where: str) -> str:
@@ -118,8 +118,8 @@ def _quantised(scheme: Mapping[str, Any], text: Mapping[str, Any], where: str) -
     for name, ours in PRECISIONS.items():
         if name.endswith("-kv8") == cache and all(ours[kind] == form for kind, form in formats.items()):
             return name
-    found = ", ".join(f"{kind} {form}" for kind, form in formats.items()) + (", 8-bit cache" if cache else "")
-    raise SpecError(f"{here} is no precision of the catalogue: {found}; remove it and give a precision of your own")
+    described = ", ".join(f"{kind} {form}" for kind, form in formats.items()) + (", 8-bit cache" if cache else "")
+    raise SpecError(f"{here} is no precision of the catalogue: {described}; remove it and give a precision of your own")
 
 
 def _excluded(scheme: Mapping[str, Any], here: str) -> list[str]:
@@ -159,7 +159,7 @@ def _small_cache(scheme: Mapping[str, Any], here: str) -> bool:
 
 
 def _fp8(scheme: Mapping[str, Any], here: str) -> str:
-    """Per tensor or in blocks of 128 x 128; inputs are quantised too, with scales given or found on the way."""
+    """Per tensor or in blocks of 128 x 128; inputs are quantised too, with scales that are given or computed."""
     _check(scheme, here, "fmt", None, "e4m3", "float8_e4m3fn")
     _check(scheme, here, "weight_block_size", None, [128, 128])
     _check(scheme, here, "activation_scheme", "dynamic", "static")

@@ -39,32 +39,32 @@ def _blocks(config: Config) -> list[Config]:
 
 def _attention(block: Config, n_heads: int) -> Fields:
     """Grouped-query attention of a layer, or none."""
-    found = block.section("attention")
-    found.only(replace_with_linear=False, sparsify=None, window_length=None, num_sink_tokens=None)
-    found.only(unshifted_sink=False, use_prefill_window_in_sink_attention=False)
-    without = found.flag("no_op")
+    attention = block.section("attention")
+    attention.only(replace_with_linear=False, sparsify=None, window_length=None, num_sink_tokens=None)
+    attention.only(unshifted_sink=False, use_prefill_window_in_sink_attention=False)
+    without = attention.flag("no_op")
     if without:
-        found.only(n_heads_in_group=None)
-    group = 1 if without else found.whole("n_heads_in_group")
-    found.reject_the_rest()
+        attention.only(n_heads_in_group=None)
+    group = 1 if without else attention.whole("n_heads_in_group")
+    attention.reject_the_rest()
     if n_heads % group:
-        raise found.fail(f"n_heads_in_group {group} does not divide {n_heads} heads")
+        raise attention.fail(f"n_heads_in_group {group} does not divide {n_heads} heads")
     return {"attention": "none"} if without else gqa(n_kv_heads=n_heads // group)
 
 
 def _mlp(block: Config, hidden: int) -> Fields:
     """MLP of a layer, or none: two thirds of so many times `hidden`, since a third matrix is the gate."""
-    found = block.section("ffn")
-    found.only(replace_with_linear=False, sparsify=None)
-    without = found.flag("no_op")
+    ffn = block.section("ffn")
+    ffn.only(replace_with_linear=False, sparsify=None)
+    without = ffn.flag("no_op")
     if without:
-        found.only(ffn_mult=None)
-    multiple = found.get("ffn_mult")
-    found.reject_the_rest()
+        ffn.only(ffn_mult=None)
+    multiple = ffn.get("ffn_mult")
+    ffn.reject_the_rest()
     block.reject_the_rest()
     if without:
         return {"mlp": "none"}
     if isinstance(multiple, bool) or not isinstance(multiple, (int, float)) or not 0 < multiple < hidden:
         what = "is missing" if multiple is None else f"has value {multiple!r}: expected a factor of hidden_size"
-        raise found.fail(f"field ffn_mult {what}")
+        raise ffn.fail(f"field ffn_mult {what}")
     return {"mlp": "dense", "intermediate": -(-max(int(2 * multiple * hidden / 3), 1) // MULTIPLE) * MULTIPLE}
