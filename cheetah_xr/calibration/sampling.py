@@ -69,7 +69,7 @@ def sample(
             (emcee.moves.DESnookerMove(), 0.3),
         ]
         sampler = emcee.EnsembleSampler(walkers, around.shape[1], target.log_probability, vectorize=True, moves=moves)
-        sampler._random.seed(int(generator.integers(2**31)))
+        sampler.random_state = np.random.RandomState(int(generator.integers(2**31))).get_state()
         for number, _ in enumerate(sampler.sample(around, iterations=steps), start=1):
             if told:
                 told(ensemble * steps + number)
