@@ -1,1 +1,1 @@
-"""Factor sets fitted to measured times, and how well they are known."""
+"""Parameter sets fitted to measured times, and how well they are known."""

@@ -1,4 +1,4 @@
-"""Rows of the table of measurements as passes: what each measured time is made of."""
+"""Measured rows as forward passes of the engine."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .measurements.status import arguments_of
 Array = NDArray[Any]
 
 SERVED: dict[str, Any] = {"overlap_ep": 0.0, "on_infeasible": "ignore"}
-"""Options of passes that are served: one micro-batch, so nothing hides the exchange; memory is asked about apart."""
+"""Options of served forward passes: one micro-batch, so nothing overlaps the all-to-all; memory is checked apart."""
 
 
 def case_of_rows(
     rows: pd.DataFrame, phase: str, degrees: Mapping[str, str], batch: Array, seq_len: Array, **options: Any
 ) -> Case:
-    """One pass of every row of one model, accelerator and precision.
+    """Return one forward pass of every row of one model, accelerator and precision.
 
     Parameters
     ----------
@@ -48,5 +48,5 @@ def case_of_rows(
 
 
 def sequences_that_fit(case: Case, n_rows: int) -> Array:
-    """Sequences the instance's memory holds, at least 1 per attention rank; infinite where nothing is kept."""
+    """Count the sequences the instance's memory holds, at least 1 per attention rank; infinite without a KV cache."""
     return np.array(np.broadcast_to(case.capacity.sequences * case.p.dp, (n_rows,)))

@@ -1,4 +1,4 @@
-"""The factors a fit may change: what each stands for, and what is known of it before any serving measurement."""
+"""Parameters of a fit: the efficiency fields each sets, and what is known of it before any serving measurement."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ATTENTION = ("attn_core", "indexer")
 
 
 @dataclass(frozen=True)
-class Factor:
-    """One number of a factor set: the fields it is the value of, and its prior, log-normal and below `most`."""
+class Parameter:
+    """Hold one number of an efficiency profile: the fields it is the value of, its log-normal prior below `most`."""
 
     name: str
     fields: tuple[str, ...]
@@ -30,19 +30,19 @@ class Factor:
     source: str
 
 
-def _share(name: str, fields: tuple[str, ...], median: float, low: float, high: float, of: str) -> Factor:
-    """A share of a peak that kernel tables put between `low` and `high`: a standard deviation to either side."""
-    return Factor(name, fields, median, float(np.log(high / low) / 2), 1.0, f"{of}, {low} to {high}")
+def _fraction(name: str, fields: tuple[str, ...], median: float, low: float, high: float, of: str) -> Parameter:
+    """Return a fraction of a peak; kernel tables put it between `low` and `high`, two standard deviations apart."""
+    return Parameter(name, fields, median, float(np.log(high / low) / 2), 1.0, f"{of}, {low} to {high}")
 
 
-def _time(name: str, fields: tuple[str, ...], median: float, spread: float, source: str) -> Factor:
-    return Factor(name, fields, median, spread, 1e-3, source)
+def _time(name: str, fields: tuple[str, ...], median: float, spread: float, source: str) -> Parameter:
+    return Parameter(name, fields, median, spread, 1e-3, source)
 
 
 KERNELS = "kernel tables of aiconfigurator-core 0.12.0"
 
-FACTORS = (
-    _share(
+PARAMETERS = (
+    _fraction(
         "memory_gemm",
         (*(f"memory_{k}" for k in GEMMS), "memory_embedding"),
         0.75,
@@ -50,7 +50,7 @@ FACTORS = (
         0.85,
         f"{KERNELS}: dense GEMM of up to 256 tokens",
     ),
-    _share(
+    _fraction(
         "memory_attention",
         tuple(f"memory_{k}" for k in ATTENTION),
         0.85,
@@ -58,8 +58,8 @@ FACTORS = (
         0.92,
         f"{KERNELS}: attention of decode",
     ),
-    _share("memory_experts", ("memory_routed_experts",), 0.8, 0.62, 0.95, f"{KERNELS}: MoE of up to 256 tokens"),
-    _share(
+    _fraction("memory_experts", ("memory_routed_experts",), 0.8, 0.62, 0.95, f"{KERNELS}: MoE of up to 256 tokens"),
+    _fraction(
         "memory_experts_w4",
         ("memory_routed_experts_w4",),
         0.7,
@@ -67,7 +67,7 @@ FACTORS = (
         1.0,
         "no kernel table: as the other experts, less for unpacking",
     ),
-    _share(
+    _fraction(
         "compute_gemm",
         tuple(f"compute_{k}" for k in GEMMS),
         0.65,
@@ -75,7 +75,7 @@ FACTORS = (
         0.79,
         f"{KERNELS}: bf16 GEMM of 1024 and more tokens",
     ),
-    _share(
+    _fraction(
         "compute_attention",
         tuple(f"compute_{k}" for k in ATTENTION),
         0.5,
@@ -83,7 +83,9 @@ FACTORS = (
         0.63,
         f"{KERNELS}: causal prefill",
     ),
-    _share("compute_experts", ("compute_routed_experts",), 0.35, 0.13, 0.7, f"{KERNELS}: MoE of 2048 and more tokens"),
+    _fraction(
+        "compute_experts", ("compute_routed_experts",), 0.35, 0.13, 0.7, f"{KERNELS}: MoE of 2048 and more tokens"
+    ),
     _time(
         "latency", tuple(f"latency_{c}" for c in COLLECTIVES), 6e-6, 1.0, f"{KERNELS}: all-reduce 3 to 8 us, NCCL to 27"
     ),
@@ -112,30 +114,30 @@ KNOWN: dict[str, float] = {
     "compute_fp4": 0.55,
     "compute_routed_experts_grouped": 0.65,
 }
-"""Fields that kernel tables say well enough, the same for every engine: link shares of all-reduce 0.48 to 0.78 and of
+"""Fields that kernel tables say well enough, the same for every engine: link fractions of all-reduce 0.48 to 0.78, of
 all-to-all 0.34 to 0.6; DeepEP over NICs 39 to 46 of 50 GB/s; GEMMs of 1024 and more tokens 0.53 of the fp8 and 0.38 of
-the fp4 peak, over 0.70 of the bf16 one; experts that get tokens by exchange (DeepGEMM after DeepEP) 0.52 to 0.57 of the
+the fp4 peak, over 0.70 of the bf16 one; experts behind an all-to-all (DeepGEMM after DeepEP) 0.52 to 0.57 of the
 fp8 peak on Hopper and 0.42 to 0.43 on Blackwell, over 0.75."""
 
-NAMES = tuple(factor.name for factor in FACTORS)
+NAMES = tuple(parameter.name for parameter in PARAMETERS)
 
 
 def base_values() -> dict[str, float]:
-    """Numeric fields before the factors: those of ``ideal``, and :data:`KNOWN`; none that stands in for another."""
+    """Return the fields before any parameter: those of ``ideal``, and :data:`KNOWN`; none used in place of another."""
     ideal = load_efficiency("ideal")
     found = {name: getattr(ideal, name) for name in Efficiency.numeric_fields()}
     return {name: float(value) for name, value in found.items() if value is not None} | KNOWN
 
 
 def fields_of(points: Array, base: Mapping[str, float] | None = None) -> dict[str, Array]:
-    """Fields of the efficiency record for sets of factors.
+    """Return the fields of the efficiency record for parameter sets.
 
     Parameters
     ----------
     points
-        Logarithms of :data:`FACTORS`, (sets, factors).
+        Logarithms of :data:`PARAMETERS`, (sets, parameters).
     base
-        Fields that no factor sets; what stands in for another field and is in neither has that field's value.
+        Fields that no parameter sets; a field used in place of another one and given by neither has its value.
 
     Returns
     -------
@@ -144,16 +146,16 @@ def fields_of(points: Array, base: Mapping[str, float] | None = None) -> dict[st
     """
     points = np.atleast_2d(points)
     values = {name: np.full(len(points), value) for name, value in (base or base_values()).items()}
-    for place, factor in enumerate(FACTORS):
-        values |= dict.fromkeys(factor.fields, np.exp(points[:, place]))
+    for place, parameter in enumerate(PARAMETERS):
+        values |= dict.fromkeys(parameter.fields, np.exp(points[:, place]))
     return filled(values)
 
 
 def log_prior(points: Array) -> Array:
-    """Logarithm of the prior density of logarithms of factors, up to a constant; -inf above a factor's most."""
+    """Return the log-density of the prior of log-parameters, up to a constant; -inf above a parameter's most."""
     points = np.atleast_2d(points)
-    median = np.log([factor.median for factor in FACTORS])
-    spread = np.array([factor.spread for factor in FACTORS])
-    most = np.log([factor.most for factor in FACTORS])
+    median = np.log([parameter.median for parameter in PARAMETERS])
+    spread = np.array([parameter.spread for parameter in PARAMETERS])
+    most = np.log([parameter.most for parameter in PARAMETERS])
     found = -0.5 * np.sum(((points - median) / spread) ** 2, axis=1)
     return np.where(np.all(points <= most, axis=1), found, -np.inf)

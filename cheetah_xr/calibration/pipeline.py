@@ -1,4 +1,4 @@
-"""A whole calibration: rows in, a factor set with its posterior and its errors out."""
+"""A whole calibration: rows in, an efficiency profile with its posterior and its errors out."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from ..engine.posterior_axis import RESIDUAL_SCALES
 from ..specs import SpecError
 from .measurements.split import configurations
 from .objective import TAIL, Target, polish, search, thinned
-from .parameters import FACTORS, KNOWN, NAMES, fields_of
+from .parameters import KNOWN, NAMES, PARAMETERS, fields_of
 from .predictors import make_problem
 from .sampling import diagnostics, sample
 
 Array = NDArray[Any]
-Told = Callable[[str, int, int], None]
+OnProgress = Callable[[str, int, int], None]
 """Called with the stage, the steps done and the steps there are."""
 
 DRAWS = 256
-"""Sets of the posterior that are kept, evenly spaced in the chains."""
+"""Posterior samples that are kept, evenly spaced in the chains."""
 
 WALKERS = 36
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How long a calibration looks: trials of the search, steps of every chain."""
+    """Set how long a calibration looks: trials of the search, steps of every chain."""
 
     trials: int = 200
     steps: int = 7000
@@ -41,10 +41,10 @@ class Effort:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A factor set that was fitted.
+    """Hold a fitted efficiency profile.
 
-    `best` are the factors of the most probable set, `draws` a table of sets (columns: factors and
-    scales of errors), `checks` r-hat and effective sample size, `chains` all of the posterior.
+    `best` are the most probable parameters, `draws` posterior samples (columns: parameters and residual scales),
+    `checks` r-hat and effective sample size, `chains` all of the posterior.
     """
 
     name: str
@@ -56,8 +56,10 @@ class Calibration:
     n_configurations: int
 
 
-def calibrate(rows: pd.DataFrame, name: str, effort: Effort, seed: int = 0, told: Told | None = None) -> Calibration:
-    """Fit the factors to measured rows.
+def calibrate(
+    rows: pd.DataFrame, name: str, effort: Effort, seed: int = 0, on_progress: OnProgress | None = None
+) -> Calibration:
+    """Fit the parameters of an efficiency profile to measured rows.
 
     Parameters
     ----------
@@ -65,13 +67,13 @@ def calibrate(rows: pd.DataFrame, name: str, effort: Effort, seed: int = 0, told
         Rows of :func:`cheetah_xr.calibration.measurements.user_csv.read_measurements` or of the table of
         public measurements.
     name
-        Of the set.
+        Of the profile.
     effort
         Trials and steps.
     seed
-        Of everything random: the same seed gives the same set.
-    told
-        Told of progress.
+        Of everything random: the same seed gives the same profile.
+    on_progress
+        Called with the progress.
 
     Raises
     ------
@@ -80,22 +82,22 @@ def calibrate(rows: pd.DataFrame, name: str, effort: Effort, seed: int = 0, told
     """
     labels = configurations(rows)
     problem = make_problem(thinned(rows, labels))
-    seconds = problem.seconds(fields_of(np.log([[factor.median for factor in FACTORS]])))
-    _refuse_unpredictable(problem.rows, seconds[:, 0])
+    seconds = problem.seconds(fields_of(np.log([[parameter.median for parameter in PARAMETERS]])))
+    _reject_unpredictable(problem.rows, seconds[:, 0])
     target = Target(problem)
 
     def tell(stage: str, total: int) -> Callable[[int], None]:
-        return lambda done: told(stage, done, total) if told else None
+        return lambda done: on_progress(stage, done, total) if on_progress else None
 
     start = search(target, effort.trials, seed, tell("search", effort.trials))
     best = polish(target, start)
     chains = sample(
-        target.with_share(best),
+        target.with_prefill_fraction(best),
         best,
         walkers=WALKERS,
         steps=effort.steps,
         seed=seed,
-        told=tell("sample", 2 * effort.steps),
+        on_progress=tell("sample", 2 * effort.steps),
     )
     kept = np.linspace(0, chains.sizes["chain"] * chains.sizes["draw"] - 1, DRAWS).astype(int)
     draws = pd.DataFrame({key: chains[key].to_numpy().reshape(-1)[kept] for key in (*NAMES, *RESIDUAL_SCALES)})
@@ -110,14 +112,14 @@ def calibrate(rows: pd.DataFrame, name: str, effort: Effort, seed: int = 0, told
     )
 
 
-def _refuse_unpredictable(rows: pd.DataFrame, seconds: Array) -> None:
+def _reject_unpredictable(rows: pd.DataFrame, seconds: Array) -> None:
     bad = rows[~np.isfinite(seconds) | (seconds <= 0)]
     if len(bad):
         raise SpecError(f"{bad['id'].iloc[0]}: no time can be predicted: a layout, peak or link the model cannot price")
 
 
-def predict(rows: pd.DataFrame, found: Calibration, share: float = 0.9) -> pd.DataFrame:
-    """Predicted times of rows with their intervals.
+def predict(rows: pd.DataFrame, found: Calibration, probability: float = 0.9) -> pd.DataFrame:
+    """Predict the times of rows with their intervals.
 
     Parameters
     ----------
@@ -125,24 +127,24 @@ def predict(rows: pd.DataFrame, found: Calibration, share: float = 0.9) -> pd.Da
         Rows of the table of measurements.
     found
         A calibration.
-    share
+    probability
         Probability of an interval.
 
     Returns
     -------
     pandas.DataFrame
-        id, mode, factors (name of the set), measured_s, predicted_s (the most probable set), low_s and
-        high_s, the ends of the interval a measurement is expected in.
+        id, mode, factors (name of the profile), measured_s, predicted_s (the most probable parameters), low_s
+        and high_s, the ends of the interval a measurement is expected in.
     """
     problem = make_problem(rows)
     fields = fields_of(np.log([[found.best[name] for name in NAMES]]))
     best = problem.seconds(fields)[:, 0]
-    sets = problem.seconds(fields_of(np.log(found.draws[list(NAMES)].to_numpy())))
+    seconds = problem.seconds(fields_of(np.log(found.draws[list(NAMES)].to_numpy())))
     log_residual_scales = problem.log_residual_scales(
-        np.log(found.draws[list(RESIDUAL_SCALES)].to_numpy()), problem.share_of_prompts(fields)[:, 0]
+        np.log(found.draws[list(RESIDUAL_SCALES)].to_numpy()), problem.prefill_fraction(fields)[:, 0]
     )
-    ends, t = [(1 - share) / 2, (1 + share) / 2], multiples(20, TAIL)
-    each = zip(sets, np.exp(log_residual_scales), strict=True)
+    ends, t = [(1 - probability) / 2, (1 + probability) / 2], multiples(20, TAIL)
+    each = zip(seconds, np.exp(log_residual_scales), strict=True)
     low, high = np.stack([np.quantile(row[:, None] * np.exp(scale[:, None] * t), ends) for row, scale in each]).T
     return pd.DataFrame(
         {
@@ -158,7 +160,7 @@ def predict(rows: pd.DataFrame, found: Calibration, share: float = 0.9) -> pd.Da
 
 
 def efficiency_text(found: Calibration, source: str, notes: str) -> str:
-    """The YAML file of a factor set: four digits of every factor, and where they are from."""
+    """Return the YAML file of a profile: four digits of every field, and where they are from."""
     values = fields_of(np.log([[found.best[name] for name in NAMES]]), dict(KNOWN))
     lines = [f"name: {found.name}", ""]
     lines += [f"{key}: {float(f'{value[0]:.4g}')!r}" for key, value in values.items()]
@@ -168,7 +170,7 @@ def efficiency_text(found: Calibration, source: str, notes: str) -> str:
 
 
 def write(found: Calibration, folder: Path, source: str, notes: str) -> tuple[Path, Path]:
-    """Write ``<name>.yaml`` and ``<name>.csv`` (the posterior's sets) into a folder that is made if need be."""
+    """Write ``<name>.yaml`` and ``<name>.csv`` (posterior samples) into a folder that is made if need be."""
     folder.mkdir(parents=True, exist_ok=True)
     record, draws = folder / f"{found.name}.yaml", folder / f"{found.name}.csv"
     record.write_text(efficiency_text(found, source, notes), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Posteriors: many sets of efficiency factors that are about as probable, read from the catalogue or from files."""
+"""Posteriors of efficiency profiles: samples of the parameters, read from the catalogue or from files."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from ..engine.posterior_axis import BASE, RESIDUAL_SCALES
 from ..specs import Efficiency, SpecError, check_length, load_efficiency, posterior_path
 from ..specs.record import MAX_FILE_BYTES
 from .objective import TAIL
-from .parameters import FACTORS, KNOWN, NAMES
+from .parameters import KNOWN, NAMES, PARAMETERS
 
 Array = NDArray[Any]
 
 CHAIN = "chain"
 COLUMNS = (*NAMES, *RESIDUAL_SCALES)
-MOST = {factor.name: factor.most for factor in FACTORS} | dict.fromkeys(RESIDUAL_SCALES, np.inf)
+MOST = {parameter.name: parameter.most for parameter in PARAMETERS} | dict.fromkeys(RESIDUAL_SCALES, np.inf)
 """Column -> the largest number allowed; all are above 0."""
 
 
 def load_posterior(posterior: str | Path | xr.Dataset) -> xr.Dataset:
-    """Load a posterior of efficiency factors, for ``evaluate(..., efficiency=posterior)``.
+    """Load a posterior of an efficiency profile, for ``evaluate(..., efficiency=posterior)``.
 
     Parameters
     ----------
     posterior
-        Catalogue name; path of a CSV file with one row per draw, a column per factor
-        (:data:`cheetah_xr.calibration.parameters.FACTORS`) and per scale of errors
+        Catalogue name; path of a CSV file with one row per draw, a column per parameter
+        (:data:`cheetah_xr.calibration.parameters.PARAMETERS`) and residual scale
         (:data:`cheetah_xr.engine.posterior_axis.RESIDUAL_SCALES`); path of a netCDF file (``.nc``) of chains as
         :func:`cheetah_xr.calibration.sampling.sample` returns them; or such a Dataset.
 
     Returns
     -------
     xarray.Dataset
-        On the dim ``draw``, a variable for each field of the efficiency record a factor sets (fractions, or s), and
+        On the dim ``draw``, a variable for each field of the efficiency record a parameter sets (fractions, or s), and
         ``residual_scale_dense``, ``residual_scale_moe`` and ``residual_scale_prefill``, the scales of
         ln(measured/predicted) of forward passes of models without and with routed experts, and of prefill interference.
         It has a Student distribution with ``dof`` degrees of freedom; scales are taken as the file has them.
@@ -67,21 +67,21 @@ def load_posterior(posterior: str | Path | xr.Dataset) -> xr.Dataset:
 
 
 def _dataset(columns: Mapping[str, Array], name: str) -> xr.Dataset:
-    """Factors as the fields they are the values of."""
+    """Return parameters as the fields they are the values of."""
     ds = xr.Dataset(coords={d.DRAW: np.arange(len(columns[RESIDUAL_SCALES[0]]))})
-    for factor in FACTORS:
-        for field in factor.fields:
-            ds[field] = (d.DRAW, columns[factor.name], {**described(field), "factor": factor.name})
-    of = ("passes, models without routed experts", "passes, models with routed experts", "prompts beside decoding")
+    for parameter in PARAMETERS:
+        for field in parameter.fields:
+            ds[field] = (d.DRAW, columns[parameter.name], {**described(field), "parameter": parameter.name})
+    of = ("models without routed experts", "models with routed experts", "prefill interference")
     for scale, what in zip(RESIDUAL_SCALES, of, strict=True):
-        words = {"units": "1", "long_name": f"scale of ln(measured/predicted): {what}", "dof": TAIL}
+        words = {"units": "1", "long_name": f"residual scale, of ln(measured/predicted): {what}", "dof": TAIL}
         ds[scale] = (d.DRAW, columns[scale], words)
     base = _base(name).canonical()
     return ds.assign_attrs({"name": name, "dof": TAIL, BASE: json.dumps(base, sort_keys=True)})
 
 
 def _base(name: str) -> Efficiency:
-    """The record with the fields no factor sets."""
+    """Return the record with the fields no parameter sets."""
     return load_efficiency("ideal").model_copy(update={**KNOWN, "name": name})
 
 
@@ -95,7 +95,7 @@ def _check_columns(names: Sequence[str], where: str, kind: str) -> None:
 
 
 def _check_values(values: Array, name: str, where: str, row: Callable[[int], str]) -> None:
-    """Numbers above 0 and at most what the factor may be; `row` puts a place into words."""
+    """Numbers above 0 and at most what the parameter may be; `row` is the label of a position."""
     with np.errstate(invalid="ignore"):
         wrong = np.flatnonzero(~((values > 0) & (values <= MOST[name]) & np.isfinite(values)))
     if wrong.size:

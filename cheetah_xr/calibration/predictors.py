@@ -1,4 +1,4 @@
-"""What is fitted: measured times beside their predictions for many sets of factors at once."""
+"""Predictors: measured times with their predictions for many parameter sets at once."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .row_table import FieldValues, RowTable, concatenate, forward_pass_table, m
 Array = NDArray[Any]
 
 PROMPTS_FIRST = ("sglang",)
-"""Engines that give prompts passes of their own and serve them first; the others mix them with decoding requests."""
+"""Engines that prefill in forward passes of their own and first; the others mix prompts with decoding requests."""
 
 CHUNK_TOKENS = 8192
-"""Tokens of prompts in one pass, the default of the three engines."""
+"""Prompt tokens in one forward pass, the default of the three engines."""
 
-POOL_SHARES = (0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
-"""Batches a decode pool is timed at, as shares of all requests; between them times are interpolated."""
+POOL_BATCH_FRACTIONS = (0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
+"""Batches a decode pool is timed at, as fractions of all requests; between them times are interpolated."""
 
 TIMES = {"aggregated": "tpot_s", "disaggregated": "tpot_s", "prefill": "ttft_s", "static": "elapsed_s"}
 """Mode -> the column whose seconds are predicted."""
@@ -38,11 +38,12 @@ POOL = {name: degrees_of(name) for name in POOLS}
 
 @dataclass(frozen=True)
 class Serving:
-    """What a prediction takes into account; the defaults are the serving model, the others show what they buy.
+    """Say what a prediction takes into account; the defaults are the serving model, others show what each part adds.
 
-    `prompts`: "engine" is the rule of the row's engine, "apart" gives every one of B/osl prompts a step passes of their
-    own, one on every attention rank, "none" leaves them out. `limited`: no more requests decode than the cache holds.
-    `options` are options of every pass beside those of :data:`cheetah_xr.calibration.cases.SERVED`.
+    `prompts`: "engine" is the rule of the row's engine, "apart" gives every one of B/osl prompts a step forward
+    passes of their own, one on every attention rank, "none" leaves them out. `limited`: no more requests decode than
+    the cache holds.
+    `options` are options of every forward pass besides those of :data:`cheetah_xr.calibration.cases.SERVED`.
     """
 
     prompts: Literal["engine", "apart", "none"] = "engine"
@@ -57,15 +58,15 @@ class Part(Protocol):
     """Rows of one mode."""
 
     def seconds(self, values: FieldValues) -> Array:
-        """Predicted times, (rows, sets)."""
+        """Return the predicted times, (rows, sets)."""
 
-    def share_of_prompts(self, values: FieldValues) -> Array:
-        """Share of them that prompts take beside decoding, (rows, sets)."""
+    def prefill_fraction(self, values: FieldValues) -> Array:
+        """Return the fraction of them that is prefill interference, (rows, sets)."""
 
 
 @dataclass(frozen=True)
-class Served:
-    """Prompts and decoding requests on the same GPUs: mean time per output token."""
+class Aggregated:
+    """Predict the mean time per output token where prefill and decode share the GPUs."""
 
     decode: RowTable
     prompts: RowTable
@@ -74,21 +75,21 @@ class Served:
     mixed: Array
 
     def seconds(self, values: FieldValues) -> Array:
-        """Predicted times, (rows, sets)."""
+        """Return the predicted times, (rows, sets)."""
         decode, other = self.decode.seconds(values), self.prompts.seconds(values)
         rate, group = self.per_step[:, None], self.per_pass[:, None]
         mixed = serving.tpot_mixed(decode, other, rate, group)
         separate = serving.tpot_separate(decode, other, rate, group)
         return np.asarray(np.where(self.mixed[:, None], mixed, separate))
 
-    def share_of_prompts(self, values: FieldValues) -> Array:
-        """Share of them that prompts take beside decoding, (rows, sets)."""
+    def prefill_fraction(self, values: FieldValues) -> Array:
+        """Return the fraction of them that is prefill interference, (rows, sets)."""
         return np.asarray(1 - self.decode.seconds(values) / self.seconds(values))
 
 
 @dataclass(frozen=True)
-class Pooled:
-    """Pools of their own for prompts and decoding: mean time per output token."""
+class Disaggregated:
+    """Predict the mean time per output token of prefill and decode pools."""
 
     decode: tuple[RowTable, ...]
     batches: Array
@@ -100,7 +101,7 @@ class Pooled:
     osl: Array
 
     def seconds(self, values: FieldValues) -> Array:
-        """Predicted times, (rows, sets)."""
+        """Return the predicted times, (rows, sets)."""
         steps = np.stack([table.seconds(values) for table in self.decode])
         first = self.prefill.seconds(values)
         capacity = (self.prefill_workers * self.prompts)[:, None] / first
@@ -111,35 +112,35 @@ class Pooled:
         n = serving.decode_concurrency(self.concurrency[:, None], first, capacity, self.osl[:, None], step)
         return step(np.maximum(n, 1e-9))
 
-    def share_of_prompts(self, values: FieldValues) -> Array:
-        """Share of them that prompts take beside decoding, (rows, sets): none."""
+    def prefill_fraction(self, values: FieldValues) -> Array:
+        """Return the fraction of them that is prefill interference, (rows, sets): none."""
         return np.zeros_like(self.seconds(values))
 
 
 def _interpolated(x: Array, grid: Array, values: Array) -> Array:
-    """Piecewise linear values at x (rows, sets), of values (points, rows, sets) on a rising grid (points, rows)."""
+    """Interpolate linearly at x (rows, sets), of values (points, rows, sets) on a rising grid (points, rows)."""
     row, one = np.arange(x.shape[0])[:, None], np.arange(x.shape[1])
     piece = np.clip((x >= grid[:, :, None]).sum(axis=0) - 1, 0, len(grid) - 2)
     a, b = grid[piece, row], grid[piece + 1, row]
-    share = np.clip((x - a) / np.where(b > a, b - a, 1.0), 0.0, 1.0)
+    weight = np.clip((x - a) / np.where(b > a, b - a, 1.0), 0.0, 1.0)
     low, high = values[piece, row, one], values[piece + 1, row, one]
-    return np.asarray(low + share * (high - low))
+    return np.asarray(low + weight * (high - low))
 
 
 @dataclass(frozen=True)
-class Batch:
-    """One batch from start to end: its prefill, and a decode step for every further token."""
+class StaticBatch:
+    """Predict one batch from start to end: its prefill, and a decode step for every further token."""
 
     prefill: RowTable
     decode: RowTable
     steps: Array
 
     def seconds(self, values: FieldValues) -> Array:
-        """Predicted times, (rows, sets)."""
+        """Return the predicted times, (rows, sets)."""
         return np.asarray(self.prefill.seconds(values) + self.steps[:, None] * self.decode.seconds(values))
 
-    def share_of_prompts(self, values: FieldValues) -> Array:
-        """Share of them that prompts take beside decoding, (rows, sets): none of a prefill alone."""
+    def prefill_fraction(self, values: FieldValues) -> Array:
+        """Return the fraction of them that is prefill interference, (rows, sets): none of a prefill alone."""
         decode = self.steps[:, None] * self.decode.seconds(values)
         return np.asarray((1 - decode / self.seconds(values)) * (self.steps[:, None] > 0))
 
@@ -149,7 +150,7 @@ class Problem:
     """Measured rows and how they are predicted.
 
     `rows` is the table of measurements in the order of the predictions, `measured` their seconds, `kinds` which of
-    :data:`cheetah_xr.engine.posterior_axis.RESIDUAL_SCALES` their errors have where no prompts stand beside decoding.
+    :data:`cheetah_xr.engine.posterior_axis.RESIDUAL_SCALES` their residuals have without prefill interference.
     """
 
     parts: tuple[Part, ...]
@@ -158,28 +159,28 @@ class Problem:
     kinds: Array
 
     def seconds(self, values: FieldValues) -> Array:
-        """Predicted times, (rows, sets)."""
+        """Return the predicted times, (rows, sets)."""
         return np.concatenate([part.seconds(values) for part in self.parts])
 
-    def share_of_prompts(self, values: FieldValues) -> Array:
-        """Share of the times that prompts take beside decoding, (rows, sets)."""
-        return np.concatenate([part.share_of_prompts(values) for part in self.parts])
+    def prefill_fraction(self, values: FieldValues) -> Array:
+        """Return the fraction of the times that is prefill interference, (rows, sets)."""
+        return np.concatenate([part.prefill_fraction(values) for part in self.parts])
 
-    def log_residual_scales(self, scales: Array, share: Array) -> Array:
-        """Logarithm of the scale of every row's error, (rows, sets).
+    def log_residual_scales(self, scales: Array, fraction: Array) -> Array:
+        """Return the logarithm of every row's residual scale, (rows, sets).
 
         Parameters
         ----------
         scales
             Logarithms of :data:`cheetah_xr.engine.posterior_axis.RESIDUAL_SCALES`, (sets, scales).
-        share
-            Share of every row's time that prompts take beside decoding, (rows,).
+        fraction
+            Fraction of every row's time that is prefill interference, (rows,).
         """
-        return np.asarray(between(scales.T[self.kinds], scales.T[-1], share[:, None]))
+        return np.asarray(between(scales.T[self.kinds], scales.T[-1], fraction[:, None]))
 
 
 def make_problem(rows: pd.DataFrame, serving: Serving = SERVING) -> Problem:
-    """Passes of every row, counted once for all sets of factors.
+    """Return the forward passes of every row, counted once for all parameter sets.
 
     Parameters
     ----------
@@ -192,7 +193,12 @@ def make_problem(rows: pd.DataFrame, serving: Serving = SERVING) -> Problem:
     parts: list[Part] = []
     kept: list[pd.DataFrame] = []
     measured: list[Array] = []
-    for mode, build in (("aggregated", _served), ("disaggregated", _pooled), ("prefill", _batch), ("static", _batch)):
+    for mode, build in (
+        ("aggregated", _aggregated),
+        ("disaggregated", _disaggregated),
+        ("prefill", _batch),
+        ("static", _batch),
+    ):
         chosen = rows[(rows["mode"] == mode) & rows[TIMES[mode]].notna()]
         groups = list(_groups(chosen))
         built = [build(group, serving) for group in groups]
@@ -220,49 +226,51 @@ def _either(where: Array, a: Any, b: Any) -> Array:
 
 
 def lengths(rows: pd.DataFrame) -> tuple[Array, Array]:
-    """Mean prompt and answer tokens of every row."""
-    share = rows["length_fraction"].to_numpy(float)
-    return rows["isl"].to_numpy(float) * share, rows["osl"].to_numpy(float) * share
+    """Return the mean input and output tokens of every row."""
+    fraction = rows["length_fraction"].to_numpy(float)
+    return rows["isl"].to_numpy(float) * fraction, rows["osl"].to_numpy(float) * fraction
 
 
-def _served(rows: pd.DataFrame, how: Serving) -> Served:
+def _aggregated(rows: pd.DataFrame, how: Serving) -> Aggregated:
     isl, osl = lengths(rows)
     prompt, context = _whole(isl), _whole(isl + osl / 2)
     dp, concurrency = rows["dp"].to_numpy(float), rows["concurrency"].to_numpy(float)
-    asked = case_of_rows(rows, "decode", INSTANCE, _whole(concurrency), context, **how.options)
-    most = sequences_that_fit(asked, len(rows)) if how.limited else np.full(len(rows), np.inf)
+    requested = case_of_rows(rows, "decode", INSTANCE, _whole(concurrency), context, **how.options)
+    most = sequences_that_fit(requested, len(rows)) if how.limited else np.full(len(rows), np.inf)
     running = _whole(serving.running(concurrency, most, 1))
     first = rows["engine"].isin(PROMPTS_FIRST).to_numpy() | (how.prompts != "engine")
-    waves = first & (rows["length_fraction"].to_numpy(float) == 1) & (how.prompts == "engine")
-    together = serving.prompts_admitted_at_once(isl, dp)
+    synchronized = first & (rows["length_fraction"].to_numpy(float) == 1) & (how.prompts == "engine")
+    admitted = serving.prompts_admitted_at_once(isl, dp)
     per_step = _either(
-        waves,
-        serving.interfering_prompts_synchronized(running, together, osl),
+        synchronized,
+        serving.interfering_prompts_synchronized(running, admitted, osl),
         serving.interfering_prompts(running, dp, osl),
     )
     per_pass = _either(
-        waves, serving.prefill_batch_within_budget(CHUNK_TOKENS, isl, dp), serving.prefill_batch(running, dp, osl)
+        synchronized,
+        serving.prefill_batch_within_budget(CHUNK_TOKENS, isl, dp),
+        serving.prefill_batch(running, dp, osl),
     )
     if how.prompts != "engine":
         per_step, per_pass = running / osl * (how.prompts == "apart"), dp
     decode = case_of_rows(rows, "decode", INSTANCE, running, context, **how.options)
     prefill = case_of_rows(rows, "prefill", INSTANCE, _whole(per_pass), prompt, **how.options)
-    growth = serving.mixed_batch_token_ratio(running, per_pass, prompt)
+    token_ratio = serving.mixed_batch_token_ratio(running, per_pass, prompt)
     apart = forward_pass_table(prefill, len(rows)).without_requests()
-    mixed = mixed_batch_table(prefill, decode, growth, len(rows))
+    mixed = mixed_batch_table(prefill, decode, token_ratio, len(rows))
     prompts = concatenate([apart.take(np.flatnonzero(first)), mixed.take(np.flatnonzero(~first))]).take(
         np.argsort(np.argsort(~first, kind="stable"), kind="stable")
     )
-    return Served(forward_pass_table(decode, len(rows)), prompts, per_step, per_pass, ~first)
+    return Aggregated(forward_pass_table(decode, len(rows)), prompts, per_step, per_pass, ~first)
 
 
-def _pooled(rows: pd.DataFrame, how: Serving) -> Pooled:
+def _disaggregated(rows: pd.DataFrame, how: Serving) -> Disaggregated:
     isl, osl = lengths(rows)
     concurrency = rows["concurrency"].to_numpy(float)
     workers = {name: rows[f"{name}_workers"].to_numpy(float) for name in POOL}
     context = _whole(isl + osl / 2)
     each = concurrency / workers["decode"]
-    batches = np.stack([_whole(each * share) for share in POOL_SHARES])
+    batches = np.stack([_whole(each * fraction) for fraction in POOL_BATCH_FRACTIONS])
     decode = tuple(
         forward_pass_table(case_of_rows(rows, "decode", POOL["decode"], batch, context, **how.options), len(rows))
         for batch in batches
@@ -270,27 +278,27 @@ def _pooled(rows: pd.DataFrame, how: Serving) -> Pooled:
     prompts = serving.prefill_batch_within_budget(CHUNK_TOKENS, isl, rows["prefill_dp"].to_numpy(float))
     prefill = case_of_rows(rows, "prefill", POOL["prefill"], _whole(prompts), _whole(isl), **how.options)
     table = forward_pass_table(prefill, len(rows)).without_requests()
-    return Pooled(
+    return Disaggregated(
         decode, batches.astype(float), table, prompts, workers["prefill"], workers["decode"], concurrency, osl
     )
 
 
-def _one_pool(parts: Sequence[Any]) -> Pooled:
-    """Rows of many groups as one part: the search for how many requests decode is made once for all."""
+def _one_pool(parts: Sequence[Any]) -> Disaggregated:
+    """Return rows of many groups as one part: the search for how many requests decode is made once for all."""
     names = ("prompts", "prefill_workers", "decode_workers", "concurrency", "osl")
-    return Pooled(
-        tuple(concatenate([part.decode[k] for part in parts]) for k in range(len(POOL_SHARES))),
+    return Disaggregated(
+        tuple(concatenate([part.decode[k] for part in parts]) for k in range(len(POOL_BATCH_FRACTIONS))),
         np.concatenate([part.batches for part in parts], axis=1),
         concatenate([part.prefill for part in parts]),
         *(np.concatenate([getattr(part, name) for part in parts]) for name in names),
     )
 
 
-def _batch(rows: pd.DataFrame, how: Serving) -> Batch:
+def _batch(rows: pd.DataFrame, how: Serving) -> StaticBatch:
     isl, osl = lengths(rows)
     batch = _whole(rows["concurrency"])
     steps = np.where(rows["mode"] == "static", osl - 1, 0.0)
     prefill = case_of_rows(rows, "prefill", INSTANCE, batch, _whole(isl), **how.options)
     decode = case_of_rows(rows, "decode", INSTANCE, batch, _whole(isl + osl / 2), **how.options)
     n = len(rows)
-    return Batch(forward_pass_table(prefill, n).without_requests(), forward_pass_table(decode, n), steps)
+    return StaticBatch(forward_pass_table(prefill, n).without_requests(), forward_pass_table(decode, n), steps)

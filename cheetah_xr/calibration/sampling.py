@@ -1,4 +1,4 @@
-"""The sets of factors that are about as probable as the best: a posterior by ensemble Markov chains."""
+"""Posterior of the parameters by ensemble Markov chains."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..engine.posterior_axis import RESIDUAL_SCALES
 from .objective import LOG_RESIDUAL_SCALES, Target
-from .parameters import FACTORS, NAMES
+from .parameters import NAMES, PARAMETERS
 
 Array = NDArray[Any]
 
@@ -28,40 +28,40 @@ def sample(
     walkers: int,
     steps: int,
     seed: int,
-    told: Callable[[int], None] | None = None,
+    on_progress: Callable[[int], None] | None = None,
 ) -> xr.Dataset:
-    """Posterior of the factors and of the errors' scales.
+    """Sample the posterior of the parameters and of the residual scales.
 
     Parameters
     ----------
     target
         Measured rows and priors.
     start
-        Logarithms of the factors the walkers start around.
+        Logarithms of the parameters the walkers start around.
     walkers
         Walkers of an ensemble, an even number of at least twice what is sampled.
     steps
         Steps of every walker; the first half is left out.
     seed
         Of starting points and moves.
-    told
+    on_progress
         Called with the number of steps done in all ensembles.
 
     Returns
     -------
     xarray.Dataset
-        A variable per factor and per scale of errors on the dims ``chain`` (one per walker) and ``draw``.
+        A variable per parameter and residual scale on the dims ``chain`` (one per walker) and ``draw``.
     """
     import emcee
 
     chains = []
     for ensemble in range(ENSEMBLES):
         generator = np.random.default_rng([seed, ensemble])
-        spread = 0.02 * generator.standard_normal((walkers, len(FACTORS) + len(RESIDUAL_SCALES)))
-        most = np.log([factor.most for factor in FACTORS])
+        spread = 0.02 * generator.standard_normal((walkers, len(PARAMETERS) + len(RESIDUAL_SCALES)))
+        most = np.log([parameter.most for parameter in PARAMETERS])
         around = np.append(start, LOG_RESIDUAL_SCALES) + spread
-        highest = most - 1e-3 * generator.random((walkers, len(FACTORS)))
-        around[:, : len(FACTORS)] = np.minimum(around[:, : len(FACTORS)], highest)
+        highest = most - 1e-3 * generator.random((walkers, len(PARAMETERS)))
+        around[:, : len(PARAMETERS)] = np.minimum(around[:, : len(PARAMETERS)], highest)
         # Whole differences (gamma0 1) and snooker moves follow the ridge on which launches of two kinds trade places.
         moves = [
             (emcee.moves.DEMove(), 0.45),
@@ -71,17 +71,17 @@ def sample(
         sampler = emcee.EnsembleSampler(walkers, around.shape[1], target.log_probability, vectorize=True, moves=moves)
         sampler.random_state = np.random.RandomState(int(generator.integers(2**31))).get_state()
         for number, _ in enumerate(sampler.sample(around, iterations=steps), start=1):
-            if told:
-                told(ensemble * steps + number)
+            if on_progress:
+                on_progress(ensemble * steps + number)
         chains.append(np.exp(sampler.get_chain(discard=steps // 2)))
     joined = np.concatenate([chain.transpose(1, 0, 2) for chain in chains])
     names = (*NAMES, *RESIDUAL_SCALES)
-    found = xr.Dataset({name: (("chain", "draw"), joined[:, :, place]) for place, name in enumerate(names)})
-    return found.assign_coords(chain=np.arange(len(joined)), draw=np.arange(joined.shape[1]))
+    posterior = xr.Dataset({name: (("chain", "draw"), joined[:, :, place]) for place, name in enumerate(names)})
+    return posterior.assign_coords(chain=np.arange(len(joined)), draw=np.arange(joined.shape[1]))
 
 
 def diagnostics(posterior: xr.Dataset) -> pd.DataFrame:
-    """r-hat (rank-normalised, split) and bulk effective sample size of every factor, by ArviZ."""
+    """Return r-hat (rank-normalised, split) and bulk effective sample size of every parameter, by ArviZ."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # once a day arviz tells of its next version
         import arviz

@@ -11,8 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ..calibration.measurements.user_csv import read_measurements
-from ..calibration.parameters import FACTORS
-from ..calibration.pipeline import Calibration, Effort, Told, calibrate, predict, write
+from ..calibration.parameters import PARAMETERS
+from ..calibration.pipeline import Calibration, Effort, OnProgress, calibrate, predict, write
 from ..specs import SpecError
 
 NEEDED = ("optuna", "emcee", "arviz")
@@ -54,9 +54,9 @@ def run(
     ) as progress:
         told = _teller(progress)
         if measurements is None:
-            from ..calibration.shipped_sets import SETS, calibrate_public
+            from ..calibration.shipped_profiles import PROFILES, calibrate_public
 
-            found = calibrate_public(names or list(SETS), effort, seed, to, to, told)
+            found = calibrate_public(names or list(PROFILES), effort, seed, to, to, told)
         else:
             if len(names) > 1:
                 raise SpecError("calibrate: one --name, please")
@@ -78,7 +78,7 @@ def _fitted_error(result: Calibration, rows: object) -> str:
     return f"Errors on the rows it is fitted to: mean {off.mean():.1f} %, median {off.median():.1f} %."
 
 
-def _teller(progress: Progress) -> Told:
+def _teller(progress: Progress) -> OnProgress:
     tasks: dict[str, tuple[object, int]] = {}
 
     def tell(stage: str, done: int, total: int) -> None:
@@ -94,17 +94,17 @@ def _teller(progress: Progress) -> Told:
 def table_of(result: Calibration) -> Table:
     """Factors with their 90 % intervals, priors and diagnostics."""
     table = Table(title=f"{result.name}: {result.n_rows} rows, {result.n_configurations} configurations")
-    for column in ("factor", "best", "90 % interval", "prior median", "r-hat", "effective samples"):
-        table.add_column(column, justify="left" if column == "factor" else "right")
-    for factor in FACTORS:
-        low, high = np.quantile(result.draws[factor.name], [0.05, 0.95])
-        unit, scale = (" us", 1e6) if factor.most < 1 else ("", 1.0)
-        check = result.checks.loc[factor.name]
+    for column in ("parameter", "best", "90 % interval", "prior median", "r-hat", "effective samples"):
+        table.add_column(column, justify="left" if column == "parameter" else "right")
+    for parameter in PARAMETERS:
+        low, high = np.quantile(result.draws[parameter.name], [0.05, 0.95])
+        unit, scale = (" us", 1e6) if parameter.most < 1 else ("", 1.0)
+        check = result.checks.loc[parameter.name]
         table.add_row(
-            factor.name,
-            f"{result.best[factor.name] * scale:.3g}{unit}",
+            parameter.name,
+            f"{result.best[parameter.name] * scale:.3g}{unit}",
             f"{low * scale:.3g} to {high * scale:.3g}{unit}",
-            f"{factor.median * scale:.3g}{unit}",
+            f"{parameter.median * scale:.3g}{unit}",
             f"{check['r_hat']:.3f}",
             f"{check['effective_samples']:.0f}",
         )

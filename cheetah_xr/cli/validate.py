@@ -14,7 +14,7 @@ from ..calibration.report.inputs import joined, predicted, read_predictions
 from ..calibration.report.sections import errors_by
 from ..calibration.report.statistics import summary
 from ..calibration.report.text import plain
-from ..calibration.shipped_sets import SETS, eligible
+from ..calibration.shipped_profiles import PROFILES, eligible
 from ..specs import SpecError, load_efficiency
 
 Print = Callable[[str], None]
@@ -48,7 +48,7 @@ def run(
         rows = joined(table, read_predictions(predictions), predictions)
     if not page:
         return errors_text(rows)
-    sets = {name: load_efficiency(name) for name in SETS}
+    sets = {name: load_efficiency(name) for name in PROFILES}
     predicted_by_other = None if other is None else other_tools.read_predictions(other)
     return gather(rows, table, sets, predicted_by_other, told)
 

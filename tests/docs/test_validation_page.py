@@ -7,7 +7,7 @@ import pytest
 from cheetah_xr.calibration.report import large_scale, refits
 from cheetah_xr.calibration.report.inputs import predicted
 from cheetah_xr.calibration.report.statistics import summary
-from cheetah_xr.calibration.shipped_sets import SETS, eligible
+from cheetah_xr.calibration.shipped_profiles import PROFILES, eligible
 from cheetah_xr.specs import load_efficiency
 from tests.helpers import DOCS
 
@@ -37,7 +37,7 @@ def percent(cell):
 
 
 def test_large_scale_points_are_those_of_the_shipped_sets():
-    actual = large_scale.predict({name: load_efficiency(name) for name in SETS}).set_index("id")
+    actual = large_scale.predict({name: load_efficiency(name) for name in PROFILES}).set_index("id")
     shown = {row[0]: row for row in table_after("## Large-scale points, never fitted")}
     assert set(shown) == set(actual.index)
     for name, row in shown.items():

@@ -4,7 +4,7 @@ import csv
 
 import numpy as np
 
-from cheetah_xr.calibration.parameters import FACTORS, NAMES
+from cheetah_xr.calibration.parameters import NAMES, PARAMETERS
 from cheetah_xr.engine.posterior_axis import RESIDUAL_SCALES
 
 
@@ -12,9 +12,9 @@ def draws_of_priors(n=40, seed=0):
     """Column -> numbers as they are written, `n` of each."""
     generator = np.random.default_rng(seed)
     columns = {}
-    for factor in FACTORS:
-        values = factor.median * np.exp(factor.spread * generator.standard_normal(n))
-        columns[factor.name] = [f"{value:.6g}" for value in np.minimum(values, factor.most)]
+    for parameter in PARAMETERS:
+        values = parameter.median * np.exp(parameter.spread * generator.standard_normal(n))
+        columns[parameter.name] = [f"{value:.6g}" for value in np.minimum(values, parameter.most)]
     for scale, middle in zip(RESIDUAL_SCALES, (0.08, 0.12, 0.15), strict=True):
         columns[scale] = [f"{value:.4g}" for value in middle * np.exp(0.2 * generator.standard_normal(n))]
     assert list(columns) == [*NAMES, "residual_scale_dense", "residual_scale_moe", "residual_scale_prefill"]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ...specs import Efficiency
-from ..predictors import Pooled, Served, make_problem
+from ..predictors import Aggregated, Disaggregated, make_problem
 from ..row_table import field_values
 from .statistics import summary
 
@@ -42,8 +42,8 @@ def first_tokens(rows: pd.DataFrame, efficiencies: Mapping[str, Efficiency]) -> 
         values = field_values(efficiencies[str(name)])
         seconds = []
         for part in problem.parts:
-            assert isinstance(part, Served | Pooled)
-            table = part.prompts if isinstance(part, Served) else part.prefill
+            assert isinstance(part, Aggregated | Disaggregated)
+            table = part.prompts if isinstance(part, Aggregated) else part.prefill
             seconds.append(table.seconds(values)[:, 0])
         parts.append(problem.rows.assign(predicted_s=np.concatenate(seconds)))
     result = pd.concat(parts)

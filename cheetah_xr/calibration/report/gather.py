@@ -11,7 +11,7 @@ import pandas as pd
 
 from ...engine.efficiency_rules import GROUPED_EXPERTS
 from ...specs import Efficiency
-from ..parameters import FACTORS, fields_of
+from ..parameters import PARAMETERS, fields_of
 from . import large_scale, refits, sections
 from .bottlenecks import shifts
 from .first_token import by_waiting, first_tokens
@@ -56,7 +56,7 @@ and fused kernels for experts behind an all-to-all."""
 
 def kernel_tables() -> Efficiency:
     """Return the profile before any fit: the medians of the priors."""
-    fields = fields_of(np.log([[factor.median for factor in FACTORS]]))
+    fields = fields_of(np.log([[parameter.median for parameter in PARAMETERS]]))
     values: dict[str, Any] = {name: float(value[0]) for name, value in fields.items()}
     return Efficiency(name="kernel-tables", **values)
 

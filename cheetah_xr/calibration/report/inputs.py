@@ -10,7 +10,7 @@ import pandas as pd
 from ...specs import SpecError, load_efficiency
 from ..predictors import TIMES, make_problem
 from ..row_table import field_values
-from ..shipped_sets import PREDICTED_BY
+from ..shipped_profiles import PREDICTED_BY
 
 COLUMNS = ("id", "mode", "factors", "predicted_s", "low_s", "high_s")
 """Columns of a file of predictions: one row per measured row, times and ends of 90 % intervals in s."""

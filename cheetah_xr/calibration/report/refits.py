@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from ..measurements.split import configurations
 from ..objective import Target, polish, thinned
-from ..parameters import FACTORS, fields_of
+from ..parameters import PARAMETERS, fields_of
 from ..predictors import SERVING, Problem, Serving, make_problem
-from ..shipped_sets import SETS, predicted_rows, rows_of
+from ..shipped_profiles import PROFILES, predicted_rows, rows_of
 from .variants import ChangedTarget, Variant, by_component
 
 Array = NDArray[Any]
@@ -29,7 +29,7 @@ class Case:
     predicted: Problem
 
 
-AGGREGATED = tuple(name for name, shipped in SETS.items() if name == shipped.engine)
+AGGREGATED = tuple(name for name, shipped in PROFILES.items() if name == shipped.engine)
 """Profiles of aggregated serving."""
 
 
@@ -46,7 +46,7 @@ class Cases:
         self.table = table
         self._cases: dict[tuple[str, str], Case] = {}
 
-    def names(self, among: Iterable[str] = tuple(SETS)) -> list[str]:
+    def names(self, among: Iterable[str] = tuple(PROFILES)) -> list[str]:
         """List the profiles that have rows to be fitted to and rows to predict."""
         both = (rows_of, predicted_rows)
         return [name for name in among if all(len(of(name, self.table)) for of in both)]
@@ -70,7 +70,7 @@ def subset(problem: Problem, column: str, value: str, *, without: bool) -> Probl
 def refit(problem: Problem, variant: Variant | None = None) -> Array:
     """Return the most probable parameters of a variant, starting at the medians of the priors."""
     target = Target(problem) if variant is None else ChangedTarget(problem, change=variant.change)
-    return polish(target, np.log([factor.median for factor in FACTORS]))
+    return polish(target, np.log([parameter.median for parameter in PARAMETERS]))
 
 
 def predict(problem: Problem, point: Array, variant: Variant | None = None) -> pd.DataFrame:

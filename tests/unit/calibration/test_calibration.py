@@ -16,17 +16,17 @@ from typer.testing import CliRunner
 import cheetah_xr as cx
 from cheetah_xr.analysis.intervals import multiples
 from cheetah_xr.calibration import measurements as validation
-from cheetah_xr.calibration import shipped_sets as published
+from cheetah_xr.calibration import shipped_profiles as published
 from cheetah_xr.calibration.measurements.user_csv import read_measurements
 from cheetah_xr.calibration.objective import LOG_RESIDUAL_SCALES, TAIL, Target, polish, search, thinned
-from cheetah_xr.calibration.parameters import FACTORS, NAMES, fields_of
+from cheetah_xr.calibration.parameters import NAMES, PARAMETERS, fields_of
 from cheetah_xr.calibration.pipeline import Effort, calibrate, predict
-from cheetah_xr.calibration.predictors import Served, make_problem
+from cheetah_xr.calibration.predictors import Aggregated, make_problem
 from cheetah_xr.calibration.row_table import field_values
 from cheetah_xr.cli import app
 from tests.helpers.fault_injection import python, wait_for
 
-TRUE = dict(zip(NAMES, np.log([factor.median for factor in FACTORS]), strict=True)) | {
+TRUE = dict(zip(NAMES, np.log([parameter.median for parameter in PARAMETERS]), strict=True)) | {
     "memory_gemm": np.log(0.66),
     "launch_gemm": np.log(9e-6),
     "compute_gemm": np.log(0.58),
@@ -61,7 +61,7 @@ def made_up(path: Path, noise: float = 0.0, loads: tuple[int, ...] = (1, 8, 64))
 def test_known_factors_are_found_again(tmp_path: Path) -> None:
     rows = read_measurements(made_up(tmp_path / "made.csv", loads=tuple(range(1, 129))))
     target = Target(make_problem(rows))
-    start = np.log([factor.median for factor in FACTORS])
+    start = np.log([parameter.median for parameter in PARAMETERS])
     before = np.abs(target.errors(start[None])).max()
     best = polish(target, start)
     assert before > 0.2
@@ -73,7 +73,7 @@ def test_known_factors_are_found_again(tmp_path: Path) -> None:
 
 def test_the_search_is_no_worse_than_the_prior_and_repeats(tmp_path: Path) -> None:
     target = Target(make_problem(read_measurements(made_up(tmp_path / "made.csv"))))
-    start = np.append(np.log([factor.median for factor in FACTORS]), LOG_RESIDUAL_SCALES)
+    start = np.append(np.log([parameter.median for parameter in PARAMETERS]), LOG_RESIDUAL_SCALES)
     found = search(target, 30, seed=3)
     assert target.log_probability(np.append(found, LOG_RESIDUAL_SCALES))[0] >= target.log_probability(start)[0]
     np.testing.assert_array_equal(found, search(target, 30, seed=3))
@@ -81,7 +81,7 @@ def test_the_search_is_no_worse_than_the_prior_and_repeats(tmp_path: Path) -> No
 
 def test_log_likelihood_by_hand(tmp_path: Path) -> None:
     target = Target(make_problem(read_measurements(made_up(tmp_path / "made.csv")).head(2)))
-    point = np.log([[factor.median for factor in FACTORS]])
+    point = np.log([[parameter.median for parameter in PARAMETERS]])
     error = target.errors(point)[:, 0]
     density = [[-2.0 * np.log(1 + (e / scale) ** 2 / 3) - np.log(scale) for e in error] for scale in (0.1, 0.2)]
     assert TAIL == 3
@@ -91,7 +91,7 @@ def test_log_likelihood_by_hand(tmp_path: Path) -> None:
     mixed = replace(target, problem=replace(target.problem, kinds=np.array([0, 1])))
     assert mixed.log_likelihood(point, scales)[0] == pytest.approx(density[0][0] + density[1][1])
     # half the time of prompts: half way from 0.1 to 0.4 in logarithms is 0.2
-    half = replace(dense, share=np.array([0.5, 0.0]))
+    half = replace(dense, prefill_fraction=np.array([0.5, 0.0]))
     assert half.log_likelihood(point, scales)[0] == pytest.approx(density[1][0] + density[0][1])
 
 
@@ -104,13 +104,13 @@ def test_the_share_of_prompts(tmp_path: Path) -> None:
     lines = [{**one, **layout, "mode": mode, time: 1.0} for mode, time in times.items()]
     pd.DataFrame(lines).drop(columns="workers").to_csv(path, index=False)
     problem = make_problem(read_measurements(path))
-    values = fields_of(np.log([[factor.median for factor in FACTORS]]))
-    share = dict(zip(problem.rows["mode"], problem.share_of_prompts(values)[:, 0], strict=True))
+    values = fields_of(np.log([[parameter.median for parameter in PARAMETERS]]))
+    share = dict(zip(problem.rows["mode"], problem.prefill_fraction(values)[:, 0], strict=True))
     seconds = dict(zip(problem.rows["mode"], problem.seconds(values)[:, 0], strict=True))
     assert share["disaggregated"] == share["prefill"] == 0
     assert share["static"] == pytest.approx(seconds["prefill"] / seconds["static"], rel=1e-9)
     served = problem.parts[0]
-    assert isinstance(served, Served)
+    assert isinstance(served, Aggregated)
     step = served.decode.seconds(values)[0, 0]
     assert share["aggregated"] == pytest.approx(1 - step / seconds["aggregated"], rel=1e-12)
     assert 0.05 < share["aggregated"] < 0.9
@@ -157,7 +157,7 @@ FOREVER = """
     import multiprocessing, sys
     from pathlib import Path
     from cheetah_xr.calibration import measurements as validation
-    from cheetah_xr.calibration import shipped_sets as published
+    from cheetah_xr.calibration import shipped_profiles as published
     from cheetah_xr.calibration.pipeline import Effort
 
     def say(stage, done, total):
@@ -213,7 +213,7 @@ def test_static_batches_published_one_by_one_are_predicted() -> None:
     table = validation.published_table()
     rows = table[(table["rule"] == "") & (table["mode"] == "static")]
     problem = make_problem(rows)
-    error = Target(problem).errors(np.log([[factor.median for factor in FACTORS]]))[:, 0]
+    error = Target(problem).errors(np.log([[parameter.median for parameter in PARAMETERS]]))[:, 0]
     assert len(error) == 275
     assert np.median(np.abs(error)) < 0.3
 

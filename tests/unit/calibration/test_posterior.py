@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import cheetah_xr as cx
 from cheetah_xr import calibration
 from cheetah_xr.calibration.objective import TAIL, search
-from cheetah_xr.calibration.parameters import FACTORS, KNOWN, NAMES, fields_of
+from cheetah_xr.calibration.parameters import KNOWN, NAMES, PARAMETERS, fields_of
 from cheetah_xr.calibration.sampling import diagnostics, sample
 from cheetah_xr.engine.posterior_axis import RESIDUAL_SCALES
 from cheetah_xr.specs import Efficiency
@@ -44,7 +44,10 @@ def test_a_file_becomes_the_fields_its_factors_set(posterior):
     columns = draws_of_priors()
     assert posterior.attrs["name"] == "some"
     assert posterior.attrs["dof"] == posterior.residual_scale_dense.attrs["dof"] == TAIL == 3
-    assert set(posterior.data_vars) == {*RESIDUAL_SCALES, *(field for factor in FACTORS for field in factor.fields)}
+    assert set(posterior.data_vars) == {
+        *RESIDUAL_SCALES,
+        *(field for parameter in PARAMETERS for field in parameter.fields),
+    }
     np.testing.assert_array_equal(posterior.memory_dense_mlp, np.array(columns["memory_gemm"], float))
     np.testing.assert_array_equal(posterior.launch_routed_experts_w4, np.array(columns["launch_experts_w4"], float))
     for scale in ("residual_scale_dense", "residual_scale_moe", "residual_scale_prefill"):
@@ -156,15 +159,15 @@ class Bowl:
 
     def log_probability(self, points):
         points = np.atleast_2d(points)
-        median = np.log([factor.median for factor in FACTORS] + [0.08] * len(RESIDUAL_SCALES))
-        most = np.log([factor.most for factor in FACTORS] + [np.inf] * len(RESIDUAL_SCALES))
+        median = np.log([parameter.median for parameter in PARAMETERS] + [0.08] * len(RESIDUAL_SCALES))
+        most = np.log([parameter.most for parameter in PARAMETERS] + [np.inf] * len(RESIDUAL_SCALES))
         actual = -0.5 * np.sum(((points - median) / 0.05) ** 2, axis=1)
         return np.where(np.all(points <= most, axis=1), actual, -np.inf)
 
 
 @pytest.fixture(scope="module")
 def chains():
-    start = np.log([factor.median for factor in FACTORS])
+    start = np.log([parameter.median for parameter in PARAMETERS])
     return sample(Bowl(), start, walkers=36, steps=40, seed=1)
 
 
@@ -206,7 +209,7 @@ def test_diagnostics_and_search_run_on_the_extra(chains):
     assert set(table.index) == {*NAMES, *RESIDUAL_SCALES}
     assert table.notna().all(axis=None)
     best = search(Bowl(), trials=12, seed=0)  # the medians themselves are tried first, and nothing is better
-    np.testing.assert_allclose(best, np.log([factor.median for factor in FACTORS]))
+    np.testing.assert_allclose(best, np.log([parameter.median for parameter in PARAMETERS]))
 
 
 def test_calibration_is_imported_without_its_extra():

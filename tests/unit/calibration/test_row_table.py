@@ -13,7 +13,7 @@ import xarray as xr
 import cheetah_xr as cx
 from cheetah_xr.calibration import cases as rows
 from cheetah_xr.calibration import row_table
-from cheetah_xr.calibration.parameters import FACTORS, base_values, fields_of, log_prior
+from cheetah_xr.calibration.parameters import PARAMETERS, base_values, fields_of, log_prior
 from cheetah_xr.engine.case_values import time_values
 from cheetah_xr.engine.mixed_batch import mixed_case
 
@@ -132,7 +132,7 @@ def test_the_engines_mixed_batches_are_tables_too() -> None:
 def test_chosen_rows_and_joined_tables() -> None:
     given = table("deepseek-r1", "b200-sxm", "fp8")
     case = rows.case_of_rows(given, "decode", DEGREES, np.array([8, 16, 32, 64]), np.array([100, 200, 300, 400]))
-    flat, values = row_table.forward_pass_table(case, 4), fields_of(np.log([[f.median for f in FACTORS]] * 3))
+    flat, values = row_table.forward_pass_table(case, 4), fields_of(np.log([[f.median for f in PARAMETERS]] * 3))
     whole = flat.seconds(values)
     np.testing.assert_array_equal(flat.take(np.array([3, 1])).seconds(values), whole[[3, 1]])
     both = row_table.concatenate([flat.take(np.array([2])), flat.take(np.array([0, 1]))])
@@ -140,9 +140,9 @@ def test_chosen_rows_and_joined_tables() -> None:
 
 
 def test_the_prior_is_log_normal_and_bounded() -> None:
-    middle = np.log([factor.median for factor in FACTORS])
+    middle = np.log([parameter.median for parameter in PARAMETERS])
     one_off = middle.copy()
-    one_off[0] -= FACTORS[0].spread
+    one_off[0] -= PARAMETERS[0].spread
     above = middle.copy()
     above[0] = np.log(1.01)
     assert log_prior(np.stack([middle, one_off, above])).tolist() == [0.0, pytest.approx(-0.5), -np.inf]

@@ -6,7 +6,7 @@ import pytest
 
 import cheetah_xr as cx
 from cheetah_xr.calibration.measurements import published_table
-from cheetah_xr.calibration.parameters import FACTORS, fields_of
+from cheetah_xr.calibration.parameters import PARAMETERS, fields_of
 from cheetah_xr.calibration.predictors import Serving, make_problem
 from cheetah_xr.calibration.report import large_scale, refits
 from cheetah_xr.calibration.report.bottlenecks import shifts
@@ -15,7 +15,7 @@ from cheetah_xr.calibration.report.gather import kernel_tables
 from cheetah_xr.calibration.report.variants import CHOICES, STEPS, WITHOUT, ByComponent, Variant, by_component
 from cheetah_xr.calibration.row_table import ENTRIES, FIELDS, RowTable
 
-MEDIANS = np.log([[factor.median for factor in FACTORS]])
+MEDIANS = np.log([[parameter.median for parameter in PARAMETERS]])
 
 
 def rows(*given, **more):
@@ -144,7 +144,7 @@ def test_subsets_keep_parts_and_rows_together():
 
 def test_refits_find_what_made_the_times_and_leave_one_out_does_not_see_it():
     truth = MEDIANS.copy()
-    names = [factor.name for factor in FACTORS]
+    names = [parameter.name for parameter in PARAMETERS]
     truth[0, names.index("tau_sequence")] = np.log(20e-6)
     table = measured_by(rows(*({**setup, "isl": isl} for setup in TWO for isl in (100, 1000, 8000))), truth)
     actual = refits.leave_one_out(refits.Cases(table), "gpu")

@@ -1,4 +1,4 @@
-"""The factor sets that are shipped: what each is fitted to, and its errors on rows it never saw."""
+"""Shipped efficiency profiles: what each is fitted to, and its errors on held-out rows."""
 
 from __future__ import annotations
 
@@ -17,42 +17,44 @@ import xarray as xr
 
 from ..specs import SpecError
 from . import measurements as validation
-from .pipeline import Calibration, Effort, Told, calibrate, predict, write
+from .pipeline import Calibration, Effort, OnProgress, calibrate, predict, write
 
 COMMAND = "cheetah-xr calibrate --public"
-CO_LOCATED = ("aggregated", "static", "prefill")
+AGGREGATED_MODES = ("aggregated", "static", "prefill")
 
 
 @dataclass(frozen=True)
-class Shipped:
-    """A shipped set: the engine whose rows of some modes it is fitted to."""
+class ShippedProfile:
+    """Say which rows a shipped profile is fitted to: those of some modes of an engine."""
 
     engine: str
     modes: tuple[str, ...]
     what: str
 
 
-SETS = {
-    "sglang": Shipped("sglang", CO_LOCATED, "SGLang, aggregated"),
-    "trtllm": Shipped("trtllm", CO_LOCATED, "TensorRT-LLM, aggregated"),
-    "vllm": Shipped("vllm", CO_LOCATED, "vLLM, aggregated"),
-    "sglang-disaggregated": Shipped(
-        "sglang", (*CO_LOCATED, "disaggregated"), "SGLang, aggregated and disaggregated (prefill and decode pools)"
+PROFILES = {
+    "sglang": ShippedProfile("sglang", AGGREGATED_MODES, "SGLang, aggregated"),
+    "trtllm": ShippedProfile("trtllm", AGGREGATED_MODES, "TensorRT-LLM, aggregated"),
+    "vllm": ShippedProfile("vllm", AGGREGATED_MODES, "vLLM, aggregated"),
+    "sglang-disaggregated": ShippedProfile(
+        "sglang",
+        (*AGGREGATED_MODES, "disaggregated"),
+        "SGLang, aggregated and disaggregated (prefill and decode pools)",
     ),
-    "trtllm-disaggregated": Shipped(
+    "trtllm-disaggregated": ShippedProfile(
         "trtllm",
-        (*CO_LOCATED, "disaggregated"),
+        (*AGGREGATED_MODES, "disaggregated"),
         "TensorRT-LLM, aggregated and disaggregated (prefill and decode pools)",
     ),
 }
-"""Shipped factor sets by name."""
+"""Shipped efficiency profiles by name."""
 
 PREDICTED_BY = {"sglang": "sglang-disaggregated", "trtllm": "trtllm-disaggregated", "vllm": "vllm"}
-"""Engine -> the set its disaggregated rows are predicted with: vLLM has none that may be fitted."""
+"""Engine -> the profile its disaggregated rows are predicted with: vLLM has none that may be fitted."""
 
 
 def eligible() -> pd.DataFrame:
-    """Eligible rows of the public table with their side, without those that are only ever predicted.
+    """Return the eligible rows of the public table with their side, without those that are only ever predicted.
 
     Raises
     ------
@@ -66,22 +68,22 @@ def eligible() -> pd.DataFrame:
 
 
 def rows_of(name: str, table: pd.DataFrame) -> pd.DataFrame:
-    """Rows a shipped set is fitted to."""
-    shipped = SETS[name]
+    """Return the rows a shipped profile is fitted to."""
+    shipped = PROFILES[name]
     own = (table["engine"] == shipped.engine) & table["mode"].isin(shipped.modes)
     return table[own & (table["side"] == "fit")]
 
 
 def predicted_rows(name: str, table: pd.DataFrame) -> pd.DataFrame:
-    """Rows a shipped set predicts."""
-    engine = SETS[name].engine
+    """Return the rows a shipped profile predicts."""
+    engine = PROFILES[name].engine
     pooled = (table["mode"] == "disaggregated") & (table["engine"] == engine) & (PREDICTED_BY[engine] == name)
-    own = (table["mode"].isin(CO_LOCATED)) & (table["engine"] == engine) & (name == engine)
+    own = (table["mode"].isin(AGGREGATED_MODES)) & (table["engine"] == engine) & (name == engine)
     return table[pooled | own]
 
 
 def held_out_error(predictions: pd.DataFrame, held: pd.Series[bool]) -> str:
-    """Mean and median error by mode of held-out rows, in words."""
+    """Return a text of the mean and median error of held-out rows by mode."""
     rows = predictions[held.to_numpy()]
     error = (rows["predicted_s"] / rows["measured_s"] - 1).abs() * 100
     parts = [
@@ -92,39 +94,39 @@ def held_out_error(predictions: pd.DataFrame, held: pd.Series[bool]) -> str:
 
 
 def calibrate_public(
-    names: list[str], effort: Effort, seed: int, specs: Path, outputs: Path, told: Told | None = None
+    names: list[str], effort: Effort, seed: int, specs: Path, outputs: Path, on_progress: OnProgress | None = None
 ) -> dict[str, Calibration]:
-    """Fit shipped sets, as many at once as there are cores, and write what was found.
+    """Fit shipped profiles, as many at once as there are cores, and write the results.
 
-    That is the sets, their posteriors, their chains and the predictions of all eligible rows.
+    These are the profiles, their posteriors, their chains and the predictions of all eligible rows.
 
     Parameters
     ----------
     names
-        Of :data:`SETS`.
+        Of :data:`PROFILES`.
     effort, seed
         As in :func:`calibrate`.
     specs
         Folder with ``efficiencies`` and ``posteriors``.
     outputs
         Folder for chains (netCDF, opened by ArviZ), diagnostics and ``predictions.csv``.
-    told
-        Told of progress.
+    on_progress
+        Called with the progress.
 
     Raises
     ------
     SpecError
         For an unknown name, or without the public table.
     """
-    unknown = [name for name in names if name not in SETS]
+    unknown = [name for name in names if name not in PROFILES]
     if unknown:
-        raise SpecError(f"factor set {', '.join(unknown)}: known are {', '.join(SETS)}")
+        raise SpecError(f"efficiency profile {', '.join(unknown)}: known are {', '.join(PROFILES)}")
     table = eligible()
     outputs.mkdir(parents=True, exist_ok=True)
     (specs / "posteriors").mkdir(parents=True, exist_ok=True)
     context = get_context("spawn")
     said: Any = context.SimpleQueue()
-    listener = Thread(target=_pass_on, args=(said, told))
+    listener = Thread(target=_pass_on, args=(said, on_progress))
     listener.start()
     try:
         with ProcessPoolExecutor(min(len(names), os.cpu_count() or 1), context, _begin, (said,)) as pool:
@@ -157,17 +159,17 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _pass_on(said: Any, told: Told | None) -> None:
+def _pass_on(said: Any, on_progress: OnProgress | None) -> None:
     """Tell of the progress of all workers, until None comes."""
     while (news := said.get()) is not None:
-        if told:
-            told(*news)
+        if on_progress:
+            on_progress(*news)
 
 
 def _fit_and_write(
     name: str, table: pd.DataFrame, effort: Effort, seed: int, specs: Path, outputs: Path
 ) -> tuple[Calibration, pd.DataFrame]:
-    """Fit one set in a process of its own; the chains stay in their file."""
+    """Fit one profile in a process of its own; the chains stay in their file."""
     fitted = rows_of(name, table)
     result = calibrate(fitted, name, effort, seed, lambda stage, *done: _said.put((f"{name}: {stage}", *done)))
     predicted = predict(predicted_rows(name, table), result)
@@ -182,7 +184,7 @@ def _fit_and_write(
 def described(
     result: Calibration, fitted: pd.DataFrame, predicted: pd.DataFrame, held: pd.Series[bool], seed: int
 ) -> tuple[str, str]:
-    """Source and notes of a set's file."""
+    """Return source and notes of a profile's file."""
     last = fitted["date"].replace("", np.nan).dropna()
     last = last[last.str.len() == len("2026-01-01")].max()
     source = (
@@ -191,7 +193,7 @@ def described(
     )
     r_hat, samples = result.checks["r_hat"].max(), result.checks["effective_samples"].min()
     notes = (
-        f"{SETS[result.name].what}. Held-out errors: {held_out_error(predicted, held)}. Largest r-hat {r_hat:.3f}, "
+        f"{PROFILES[result.name].what}. Held-out errors: {held_out_error(predicted, held)}. Largest r-hat {r_hat:.3f}, "
         f"smallest effective sample size {samples:.0f}. Fitted with overlap_ep 0 (one micro-batch overlaps no "
         "all-to-all) and the serving model (docs/explanation/serving-model.md). Posterior samples: specs/posteriors."
     )
