@@ -1,6 +1,6 @@
 """Hostile input: the outcome is a record or one SpecError; nothing runs, nothing escapes, nothing hangs.
 
-Cases that once ended otherwise are kept by name beside the fuzzing that found them.
+Cases that once ended otherwise are kept by name alongside the fuzzing that found them.
 """
 
 import copy
@@ -44,7 +44,7 @@ values = st.recursive(
 
 
 def outcome(action):
-    """The result, or the one message of a refusal; anything else fails the test."""
+    """The result, or the one message of a rejection; anything else fails the test."""
     try:
         return action()
     except cx.SpecError as error:
@@ -254,7 +254,7 @@ VAST = {
 
 @pytest.mark.parametrize("case", VAST)
 def test_stores_that_claim_to_be_vast(case, store, tmp_path):
-    """Sizes that only stand in metadata are refused before memory is asked for."""
+    """Sizes that only stand in metadata are rejected before memory is asked for."""
     copied = tmp_path / "a.zarr"
     shutil.copytree(store, copied)
     name, path, value = VAST[case]

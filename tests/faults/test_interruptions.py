@@ -161,7 +161,7 @@ def test_ctrl_c_then_the_same_command(sweep, whole, elsewhere, monkeypatch, comp
 
 @pytest.mark.slow
 def test_two_runs_on_one_store(write, elsewhere):
-    """The second is refused while the first runs, and may go on once the first is killed."""
+    """The second is rejected while the first runs, and may go on once the first is killed."""
     long, path = write(LONG, "long.yaml"), elsewhere / "one.zarr"
     first = command("sweep", long, "--store", path, "--workers", "1")
     wait_for(lambda: path.exists() and completed_blocks(path), "a block", first)

@@ -72,8 +72,8 @@ ESTIMATE = "estimate --model llama-3.1-70b --gpu h100-sxm --tp 8 --batch 32 --se
 
 
 def test_an_estimate_needs_no_lazy_arrays():
-    found = packages_after(command(ESTIMATE))
-    assert not found & {"dask", "distributed", "matplotlib", "pyarrow", "scipy", "zarr"}
+    actual = packages_after(command(ESTIMATE))
+    assert not actual & {"dask", "distributed", "matplotlib", "pyarrow", "scipy", "zarr"}
     back = f"{command(ESTIMATE)}\nimport dask.array, gc, sys\nprint(gc.isenabled(), sys.modules['dask'] is not None)"
     assert run(back).splitlines()[-1] == "True True"
 

@@ -56,8 +56,8 @@ def strings(path):
 
 def modules_with(words):
     """Modules outside the readers of Hugging Face's configs that spell one of some words."""
-    found = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if strings(path) & words}
-    return {name for name in found if "huggingface/" not in name}
+    actual = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if strings(path) & words}
+    return {name for name in actual if "huggingface/" not in name}
 
 
 def test_the_files_of_a_change_exist_and_are_few():

@@ -1,4 +1,4 @@
-"""Calibrations: known factors are found again, a user's file is read or refused, the command writes what it says."""
+"""Calibrations: known factors are found again, a user's file is read or rejected, the command writes what it says."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TRUE = dict(zip(NAMES, np.log([parameter.median for parameter in PARAMETERS]), s
 }
 
 
-def made_up(path: Path, noise: float = 0.0, loads: tuple[int, ...] = (1, 8, 64)) -> Path:
+def synthetic_rows(path: Path, noise: float = 0.0, loads: tuple[int, ...] = (1, 8, 64)) -> Path:
     """A file of measurements that the model itself made with :data:`TRUE`."""
     lines = []
     for model, gpu, precision, tp in (
@@ -59,28 +59,28 @@ def made_up(path: Path, noise: float = 0.0, loads: tuple[int, ...] = (1, 8, 64))
 
 
 def test_known_factors_are_found_again(tmp_path: Path) -> None:
-    rows = read_measurements(made_up(tmp_path / "made.csv", loads=tuple(range(1, 129))))
+    rows = read_measurements(synthetic_rows(tmp_path / "made.csv", loads=tuple(range(1, 129))))
     target = Target(make_problem(rows))
     start = np.log([parameter.median for parameter in PARAMETERS])
     before = np.abs(target.errors(start[None])).max()
     best = polish(target, start)
     assert before > 0.2
     assert np.abs(target.errors(best[None])).max() < 0.02
-    found = dict(zip(NAMES, np.exp(best), strict=True))
-    assert found["memory_gemm"] == pytest.approx(0.66, rel=0.03)
-    assert found["compute_gemm"] == pytest.approx(0.58, rel=0.06)
+    actual = dict(zip(NAMES, np.exp(best), strict=True))
+    assert actual["memory_gemm"] == pytest.approx(0.66, rel=0.03)
+    assert actual["compute_gemm"] == pytest.approx(0.58, rel=0.06)
 
 
 def test_the_search_is_no_worse_than_the_prior_and_repeats(tmp_path: Path) -> None:
-    target = Target(make_problem(read_measurements(made_up(tmp_path / "made.csv"))))
+    target = Target(make_problem(read_measurements(synthetic_rows(tmp_path / "made.csv"))))
     start = np.append(np.log([parameter.median for parameter in PARAMETERS]), LOG_RESIDUAL_SCALES)
-    found = search(target, 30, seed=3)
-    assert target.log_probability(np.append(found, LOG_RESIDUAL_SCALES))[0] >= target.log_probability(start)[0]
-    np.testing.assert_array_equal(found, search(target, 30, seed=3))
+    actual = search(target, 30, seed=3)
+    assert target.log_probability(np.append(actual, LOG_RESIDUAL_SCALES))[0] >= target.log_probability(start)[0]
+    np.testing.assert_array_equal(actual, search(target, 30, seed=3))
 
 
-def test_log_likelihood_by_hand(tmp_path: Path) -> None:
-    target = Target(make_problem(read_measurements(made_up(tmp_path / "made.csv")).head(2)))
+def test_log_likelihood_hand_computed(tmp_path: Path) -> None:
+    target = Target(make_problem(read_measurements(synthetic_rows(tmp_path / "made.csv")).head(2)))
     point = np.log([[parameter.median for parameter in PARAMETERS]])
     error = target.errors(point)[:, 0]
     density = [[-2.0 * np.log(1 + (e / scale) ** 2 / 3) - np.log(scale) for e in error] for scale in (0.1, 0.2)]
@@ -95,7 +95,7 @@ def test_log_likelihood_by_hand(tmp_path: Path) -> None:
     assert half.log_likelihood(point, scales)[0] == pytest.approx(density[1][0] + density[0][1])
 
 
-def test_the_share_of_prompts(tmp_path: Path) -> None:
+def test_the_fraction_of_prompts(tmp_path: Path) -> None:
     """Of a served token and of a batch from start to end what is no decoding; of pools and of a prefill alone none."""
     path = tmp_path / "every.csv"
     one = {"model": "llama-3.1-8b", "gpu": "h100-sxm", "precision": "bf16", "isl": 1000, "osl": 100, "concurrency": 16}
@@ -117,7 +117,7 @@ def test_the_share_of_prompts(tmp_path: Path) -> None:
 
 
 def test_a_calibration_repeats_from_its_seed_and_covers(tmp_path: Path) -> None:
-    rows = read_measurements(made_up(tmp_path / "made.csv", noise=0.05))
+    rows = read_measurements(synthetic_rows(tmp_path / "made.csv", noise=0.05))
     effort = Effort(trials=12, steps=60)
     one, two = (calibrate(rows, "mine", effort, seed=7) for _ in range(2))
     assert one.best == two.best
@@ -136,14 +136,14 @@ def test_a_shipped_set_is_fitted_in_a_process_of_its_own(tmp_path: Path, monkeyp
     table = validation.published_table()
     rows = table[(table["rule"] == "") & ~table["prediction"] & (table["engine"] == "vllm")]
     monkeypatch.setattr(published, "eligible", lambda: rows.assign(side="fit"))
-    told: list[tuple[str, int, int]] = []
-    found = [
+    reported: list[tuple[str, int, int]] = []
+    actual = [
         published.calibrate_public(["vllm"], Effort(trials=10, steps=20), 3, tmp_path / name, tmp_path / name, say)
-        for name, say in (("a", lambda *news: told.append(news)), ("b", None))
+        for name, say in (("a", lambda *news: reported.append(news)), ("b", None))
     ]
-    assert found[0]["vllm"].best == found[1]["vllm"].best
-    assert {stage for stage, _, _ in told} == {"vllm: search", "vllm: sample"}
-    assert told[-1] == ("vllm: sample", 40, 40)
+    assert actual[0]["vllm"].best == actual[1]["vllm"].best
+    assert {stage for stage, _, _ in reported} == {"vllm: search", "vllm: sample"}
+    assert reported[-1] == ("vllm: sample", 40, 40)
     files = ("efficiencies/vllm.yaml", "posteriors/vllm.csv", "vllm.nc", "vllm-diagnostics.csv", "predictions.csv")
     assert all((tmp_path / "a" / file).is_file() for file in files)
     assert cx.load_efficiency(tmp_path / "a" / files[0]).tau_layer_prefill > 0
@@ -204,9 +204,9 @@ def test_rows_of_one_configuration_are_thinned_evenly() -> None:
 
 
 def test_multiples_are_equally_probable_and_symmetric() -> None:
-    found = multiples(4, TAIL)
+    actual = multiples(4, TAIL)
     # A Student variable of 3 degrees of freedom is below 0.34922 with probability 5/8 and below 1.4226 with 7/8.
-    assert found == pytest.approx([-1.42263, -0.34922, 0.34922, 1.42263], abs=1e-4)
+    assert actual == pytest.approx([-1.42263, -0.34922, 0.34922, 1.42263], abs=1e-4)
 
 
 def test_static_batches_published_one_by_one_are_predicted() -> None:
@@ -229,7 +229,7 @@ BAD = {
 @pytest.mark.parametrize("key", BAD)
 def test_bad_rows_are_named(tmp_path: Path, key: str) -> None:
     old, new, message = BAD[key]
-    path = made_up(tmp_path / "made.csv")
+    path = synthetic_rows(tmp_path / "made.csv")
     path.write_text(path.read_text().replace(old, new, 1))
     with pytest.raises(cx.SpecError, match=message):
         read_measurements(path)
@@ -237,7 +237,7 @@ def test_bad_rows_are_named(tmp_path: Path, key: str) -> None:
 
 @pytest.mark.parametrize(("value", "shown"), [("-1", "-1"), ("0", "0"), ("inf", "inf"), ("wide", "'wide'")])
 def test_a_bad_width_of_the_cache_is_named(tmp_path: Path, value: str, shown: str) -> None:
-    path = made_up(tmp_path / "made.csv")
+    path = synthetic_rows(tmp_path / "made.csv")
     header, *rows = path.read_text().splitlines()
     path.write_text("\n".join([f"{header},kv_bytes", f"{rows[0]},", f"{rows[1]},{value}"]))
     with pytest.raises(cx.SpecError, match=rf"row 3: kv_bytes {re.escape(shown)}[^:]*: expected a number above 0"):
@@ -259,7 +259,7 @@ def test_a_missing_time_and_unknown_columns_are_named(tmp_path: Path) -> None:
 
 
 def test_the_command_writes_a_set_that_can_be_used(tmp_path: Path) -> None:
-    path = made_up(tmp_path / "made.csv", noise=0.03)
+    path = synthetic_rows(tmp_path / "made.csv", noise=0.03)
     argv = ["calibrate", str(path), "--name", "mine", "--trials", "12", "--steps", "40", "--to", str(tmp_path / "out")]
     result = CliRunner().invoke(app, argv)
     assert result.exit_code == 0, result.output
@@ -281,7 +281,7 @@ def test_the_command_wants_one_source(argv: list[str]) -> None:
 def test_fits_and_served_predictions_are_the_same_model(
     tmp_path: Path, engine: str, prefill: str, share: float
 ) -> None:
-    """Up to the LM head of the prompts in a mixed pass, and the rounding of lengths."""
+    """Up to the LM head of the prompts in a mixed batch, and the rounding of lengths."""
     path = tmp_path / "one.csv"
     path.write_text(
         "model,gpu,precision,mode,tp,isl,osl,concurrency,tpot_s,engine,length_fraction\n"

@@ -234,7 +234,7 @@ def test_as_a_process(tmp_path):
     assert not list(tmp_path.iterdir()), "nothing is written"
 
 
-REFUSED_DRAFTERS = {
+REJECTED_DRAFTERS = {
     "too short": (("-o", "drafter=qwen3-0.6b", "--seq-len", 100_000), "drafter qwen3-0.6b", "seq_beyond_max"),
     "heads": (("-o", "drafter=opt-125m"), "drafter opt-125m", "tp_heads"),
     "unknown": (("-o", "drafter=nonsense"), "free, mtp or a model", "'nonsense'"),
@@ -242,9 +242,9 @@ REFUSED_DRAFTERS = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED_DRAFTERS)
+@pytest.mark.parametrize("case", REJECTED_DRAFTERS)
 def test_rejections_name_the_drafter(case, cli):
-    arguments, *words = REFUSED_DRAFTERS[case]
+    arguments, *words = REJECTED_DRAFTERS[case]
     ran = cli("estimate", "--model", "llama-3.1-70b", "--gpu", "h200-sxm", "--tp", 8, *arguments)
     assert ran.code == 2
     assert all(word in ran.err for word in words), ran.err

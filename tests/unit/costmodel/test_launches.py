@@ -113,15 +113,17 @@ def test_launches_of_a_layer(name):
     (attention, mlp, more), fields, phase, expected = PER_LAYER[name]
     model = layers((attention, mlp, more), **fields)
     assert counted(model, phase) == expected
-    # small operations are launched for nothing, however they are counted
+    # elementwise operations are launched for nothing, however they are counted
     assert counted(model, phase, small_ops="memory") == expected
-    ledger = cx.operations(model, phase, 100, precision=BYTES, options=cx.Options(small_ops="flops"))
-    by_class = {kernel: LAUNCHED.get(kernel) for kernel in ledger["kernel"].values.tolist()}
-    found = dict.fromkeys((*LAUNCHED.values(), None), 0)
-    for kernel, launches in zip(ledger["kernel"].values.tolist(), ledger["launches"].values.tolist(), strict=True):
-        found[by_class[kernel]] += launches
-    assert (found["launch_gemm"], found["launch_attn_core"], found["launch_routed_experts"]) == expected
-    assert found[None] == 0
+    operations = cx.operations(model, phase, 100, precision=BYTES, options=cx.Options(small_ops="flops"))
+    by_class = {kernel: LAUNCHED.get(kernel) for kernel in operations["kernel"].values.tolist()}
+    actual = dict.fromkeys((*LAUNCHED.values(), None), 0)
+    for kernel, launches in zip(
+        operations["kernel"].values.tolist(), operations["launches"].values.tolist(), strict=True
+    ):
+        actual[by_class[kernel]] += launches
+    assert (actual["launch_gemm"], actual["launch_attn_core"], actual["launch_routed_experts"]) == expected
+    assert actual[None] == 0
 
 
 def test_a_sparse_prefill_launches_the_form_it_uses():
@@ -174,10 +176,10 @@ def test_a_launch_is_an_efficiency_that_saturates():
     options = cx.Options(include=("layers",), activation_traffic="none")
     eta, x0 = 0.5, 3000.0
     # up and down have 200 bytes each, W is 1e12 B/s; compute never binds: one token
-    by_hand = 2 * 200 / (eta * 200 / (200 + x0) * 1e12)
+    hand_computed = 2 * 200 / (eta * 200 / (200 + x0) * 1e12)
     efficiency = FREE.with_numbers({"memory_dense_mlp": eta, "launch_gemm": x0 / (eta * 1e12)})
     time = cx.evaluate(model, GPU, BYTES, batch=1, seq_len=100, efficiency=efficiency, options=options, dtype="float64")
-    assert time["step_time"].item() == pytest.approx(by_hand, rel=1e-12)
+    assert time["step_time"].item() == pytest.approx(hand_computed, rel=1e-12)
     assert time["time_overhead"].item() == pytest.approx(2 * x0 / (eta * 1e12), rel=1e-12)
 
 
@@ -272,7 +274,7 @@ def test_four_bit_experts_have_launches_of_their_own():
     assert gained == pytest.approx(36 * 2 * (9e-6 - 2e-5), rel=1e-9)
 
 
-def test_weight_only_experts_read_at_a_share_of_their_own():
+def test_weight_only_experts_have_a_memory_efficiency_of_their_own():
     args = {"kernel": "routed_experts"}
     times = {}
     for name, efficiency in {
@@ -362,7 +364,7 @@ def test_fields_are_axes(field):
                 np.testing.assert_array_equal(scaled[part].isel({f"{field}_scale": i}), single[part])
 
 
-def test_bad_numbers_are_refused():
+def test_bad_numbers_are_rejected():
     rejected(lambda: cx.load_efficiency({"name": "x", "launch_gemm": -1e-6}), "launch_gemm", "-1e-06")
     rejected(lambda: cx.load_efficiency({"name": "x", "compute_fp8": 1.2}), "compute_fp8", "1.2")
     rejected(
@@ -377,7 +379,7 @@ def test_bad_numbers_are_refused():
 
 
 def test_a_time_per_sequence_of_an_attention_rank() -> None:
-    """10 sequences on 4 attention ranks are 3 on the fullest one."""
+    """10 sequences on 4 attention ranks are 3 on the most loaded one."""
     where = {"batch": 10, "seq_len": 100, "tp": 2, "dp": 4, "ep": 8, "dtype": "float64"}
     plain, slow = (
         cx.evaluate("deepseek-v3", "b200-sxm", "fp8", **where, efficiency=cx.Efficiency(name="e", tau_sequence=tau))

@@ -1,4 +1,4 @@
-"""Hugging Face configs: read exactly, or refused by name."""
+"""Hugging Face configs: read exactly, or rejected."""
 
 import pytest
 
