@@ -133,7 +133,7 @@ def predict(rows: pd.DataFrame, found: Calibration, probability: float = 0.9) ->
     Returns
     -------
     pandas.DataFrame
-        id, mode, factors (name of the profile), measured_s, predicted_s (the most probable parameters), low_s
+        id, mode, efficiency (name of the profile), measured_s, predicted_s (the most probable parameters), low_s
         and high_s, the ends of the interval a measurement is expected in.
     """
     problem = make_problem(rows)
@@ -150,7 +150,7 @@ def predict(rows: pd.DataFrame, found: Calibration, probability: float = 0.9) ->
         {
             "id": problem.rows["id"].to_numpy(),
             "mode": problem.rows["mode"].to_numpy(),
-            "factors": found.name,
+            "efficiency": found.name,
             "measured_s": problem.measured,
             "predicted_s": best,
             "low_s": low,

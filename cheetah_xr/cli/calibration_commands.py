@@ -1,4 +1,4 @@
-"""Commands that fit and judge efficiency factors; each imports what it needs."""
+"""Commands that fit and judge efficiency profiles; each imports what it needs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def calibrate(
         "outputs/calibration"
     ),
 ) -> None:
-    """Fit efficiency factors to measured times, with a posterior of how well they are known.
+    """Fit an efficiency profile to measured times, with a posterior of how well they are known.
 
     Writes `NAME.yaml`, which `--efficiency` takes, and `NAME.csv`, its posterior samples.
     Needs `pip install 'cheetah_xr[calibration]'`.
@@ -42,7 +42,7 @@ def calibrate(
 
 def validate(
     predictions: Annotated[
-        Path | None, typer.Option(help="CSV of predictions: id, mode, factors, predicted_s, low_s, high_s.")
+        Path | None, typer.Option(help="CSV of predictions: id, mode, efficiency, predicted_s, low_s, high_s.")
     ] = None,
     measurements: Annotated[
         Path | None, typer.Option(help="CSV of your own measurements; default the public ones.")

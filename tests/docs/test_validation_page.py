@@ -41,7 +41,7 @@ def test_large_scale_points_are_those_of_the_shipped_sets():
     shown = {row[0]: row for row in table_after("## Large-scale points, never fitted")}
     assert set(shown) == set(actual.index)
     for name, row in shown.items():
-        # id, gpu, layout, mode, batch, factors, measured, predicted, ratio, within, ...
+        # id, gpu, layout, mode, batch, efficiency, measured, predicted, ratio, within, ...
         assert float(row[8]) == pytest.approx(actual.loc[name, "ratio"], abs=0.006)
         assert row[9] == ("yes" if actual.loc[name, "within"] else "no")
 

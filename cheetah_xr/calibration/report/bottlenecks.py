@@ -22,13 +22,13 @@ def shifts(rows: pd.DataFrame, efficiencies: Mapping[str, Efficiency]) -> pd.Dat
     Parameters
     ----------
     rows
-        Aggregated rows with ``factors``, the name of their profile.
+        Aggregated rows with ``efficiency``, the name of their profile.
     efficiencies
         Profiles by name.
     """
     ideal: list[Any] = []
     fitted: list[Any] = []
-    for (model, gpu, precision, name), group in rows.groupby(["model", "gpu", "precision", "factors"]):
+    for (model, gpu, precision, name), group in rows.groupby(["model", "gpu", "precision", "efficiency"]):
         isl, osl = lengths(group)
         along = {key: group[column].to_numpy("int64") for key, column in INSTANCE.items()}
         along |= {"batch": group["concurrency"].to_numpy("int64")}

@@ -26,7 +26,7 @@ def first_tokens(rows: pd.DataFrame, efficiencies: Mapping[str, Efficiency]) -> 
     Parameters
     ----------
     rows
-        Served rows of the table of measurements with ``factors``, the name of the profile that predicts them.
+        Served rows of the table of measurements with ``efficiency``, the name of the profile that predicts them.
     efficiencies
         Profiles by name.
 
@@ -37,7 +37,7 @@ def first_tokens(rows: pd.DataFrame, efficiencies: Mapping[str, Efficiency]) -> 
     """
     parts = []
     served = rows[rows["ttft_s"].notna() & rows["mode"].isin(["aggregated", "disaggregated"])]
-    for name, group in served.groupby("factors"):
+    for name, group in served.groupby("efficiency"):
         problem = make_problem(group)
         values = field_values(efficiencies[str(name)])
         seconds = []

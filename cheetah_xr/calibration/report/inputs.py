@@ -12,7 +12,7 @@ from ..predictors import TIMES, make_problem
 from ..row_table import field_values
 from ..shipped_profiles import PREDICTED_BY
 
-COLUMNS = ("id", "mode", "factors", "predicted_s", "low_s", "high_s")
+COLUMNS = ("id", "mode", "efficiency", "predicted_s", "low_s", "high_s")
 """Columns of a file of predictions: one row per measured row, times and ends of 90 % intervals in s."""
 
 NUMBERS = ("predicted_s", "low_s", "high_s")
@@ -33,7 +33,7 @@ def read_predictions(path: str | Path) -> pd.DataFrame:
         the ends of an interval are out of order.
     """
     try:
-        rows = pd.read_csv(path, dtype={"id": str, "factors": str})
+        rows = pd.read_csv(path, dtype={"id": str, "efficiency": str})
     except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise SpecError(f"{path}: cannot be read as CSV: {error}") from None
     missing = [name for name in COLUMNS if name not in rows]
@@ -84,7 +84,7 @@ def joined(rows: pd.DataFrame, predictions: pd.DataFrame, path: object = "predic
     missing = rows.index.difference(predictions.index)
     if len(missing):
         raise SpecError(f"{path}: no prediction of {missing[0]!r} ({len(missing)} such rows); every row needs one")
-    return rows.join(predictions[["factors", *NUMBERS]]).reset_index()
+    return rows.join(predictions[["efficiency", *NUMBERS]]).reset_index()
 
 
 def predicted(rows: pd.DataFrame, efficiency: str | None = None) -> pd.DataFrame:
@@ -97,7 +97,7 @@ def predicted(rows: pd.DataFrame, efficiency: str | None = None) -> pd.DataFrame
     efficiency
         Catalogue name or YAML file of the profile; None is that of the row's engine.
     """
-    factors = pd.Series(efficiency, rows.index, dtype="object")
+    names = pd.Series(efficiency, rows.index, dtype="object")
     if efficiency is None:
         profiles = rows["engine"].map(PREDICTED_BY)
         unknown = rows[profiles.isna()]
@@ -107,10 +107,10 @@ def predicted(rows: pd.DataFrame, efficiency: str | None = None) -> pd.DataFrame
                 f"{unknown['id'].iloc[0]}: engine {unknown['engine'].iloc[0]!r} has no efficiency profile "
                 f"({allowed} have); name one with --efficiency"
             )
-        factors = rows["engine"].where(rows["mode"] != "disaggregated", profiles)
+        names = rows["engine"].where(rows["mode"] != "disaggregated", profiles)
     parts = []
-    for name, group in rows.groupby(factors):
+    for name, group in rows.groupby(names):
         problem = make_problem(group)
         seconds = problem.seconds(field_values(load_efficiency(str(name))))[:, 0]
-        parts.append(problem.rows.assign(factors=name, measured_s=problem.measured, predicted_s=seconds))
+        parts.append(problem.rows.assign(efficiency=name, measured_s=problem.measured, predicted_s=seconds))
     return pd.concat(parts, ignore_index=True).assign(low_s=np.nan, high_s=np.nan)

@@ -44,7 +44,7 @@ def predict(efficiencies: Mapping[str, Efficiency]) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        id, factors, gpu, layout, mode, batch (sequences of the instance), measured and predicted (tokens/s and GPU),
+        id, efficiency, gpu, layout, mode, batch (sequences of the instance), measured and predicted (tokens/s and GPU),
         ratio, bound (the largest part of the forward pass), communication (the exposed fraction of
         the time), within (of :data:`TOLERANCE`), source.
     """
@@ -53,7 +53,7 @@ def predict(efficiencies: Mapping[str, Efficiency]) -> pd.DataFrame:
     for _, row in table[table["prediction"]].iterrows():
         name = PROFILES[row["engine"]]
         predict_row = _served if row["mode"] == "aggregated" else _forward_pass
-        lines.append({"factors": name, **predict_row(row, efficiencies[name])})
+        lines.append({"efficiency": name, **predict_row(row, efficiencies[name])})
     result = pd.DataFrame(lines)
     return result.assign(
         ratio=result["predicted"] / result["measured"],

@@ -118,7 +118,7 @@ def _without_effect(report: Report) -> list[str]:
 
 
 def _large(report: Report) -> pd.DataFrame:
-    columns = ["gpu", "layout", "mode", "batch", "factors", "measured", "predicted", "ratio", "within", "bound"]
+    columns = ["gpu", "layout", "mode", "batch", "efficiency", "measured", "predicted", "ratio", "within", "bound"]
     return report.large_scale.set_index("id")[[*columns, "communication", TABLES, FUSED]]
 
 

@@ -102,7 +102,7 @@ def leave_one_out(problems: Cases, column: str) -> pd.DataFrame:
             rows = subset(case.predicted, column, value, without=False)
             rest = subset(case.fitted, column, value, without=True)
             if rows is not None and rest is not None:
-                parts.append(predict(rows, refit(rest)).assign(factors=case.name))
+                parts.append(predict(rows, refit(rest)).assign(efficiency=case.name))
     return pd.concat(parts)
 
 

@@ -1,4 +1,4 @@
-"""Calibrations: known factors are found again, a user's file is read or rejected, the command writes what it says."""
+"""Calibrations: known parameters are found again, a user's file is read or rejected, the command writes its files."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def synthetic_rows(path: Path, noise: float = 0.0, loads: tuple[int, ...] = (1, 
     return path
 
 
-def test_known_factors_are_found_again(tmp_path: Path) -> None:
+def test_known_parameters_are_found_again(tmp_path: Path) -> None:
     rows = read_measurements(synthetic_rows(tmp_path / "made.csv", loads=tuple(range(1, 129))))
     target = Target(make_problem(rows))
     start = np.log([parameter.median for parameter in PARAMETERS])

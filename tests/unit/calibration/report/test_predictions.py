@@ -11,7 +11,7 @@ from cheetah_xr.cli.validate import errors_text, run
 from cheetah_xr.figures.error_report import left_out, parity, save
 from cheetah_xr.specs import SpecError
 
-GOOD = "id,mode,factors,predicted_s,low_s,high_s\na,aggregated,vllm,0.02,0.01,0.03\nb,prefill,vllm,1,0.5,2\n"
+GOOD = "id,mode,efficiency,predicted_s,low_s,high_s\na,aggregated,vllm,0.02,0.01,0.03\nb,prefill,vllm,1,0.5,2\n"
 MEASURED = """model,gpu,precision,mode,tp,isl,osl,concurrency,tpot_s,ttft_s,id
 llama-3.1-8b,h100-sxm,bf16,aggregated,1,1024,1024,16,0.012,,a
 llama-3.1-8b,h100-sxm,bf16,prefill,1,1024,1,1,,0.05,b

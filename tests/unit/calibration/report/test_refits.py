@@ -171,7 +171,7 @@ def test_variants_are_fitted_and_judged_on_held_out_rows():
 
 
 def test_first_tokens_are_the_pass_of_the_prompt():
-    table = rows({"concurrency": 1}, factors="set")
+    table = rows({"concurrency": 1}, efficiency="set")
     actual = first_tokens(table, {"set": kernel_tables()})
     prompt = make_problem(rows({"mode": "prefill", "concurrency": 1})).seconds(fields_of(MEDIANS))[0, 0]
     assert actual["predicted_s"].tolist() == pytest.approx([prompt])
@@ -247,7 +247,7 @@ def test_records_are_replaced_not_changed():
 
 def test_bottlenecks_at_the_peaks_and_with_factors():
     slow_launches = cx.Efficiency(name="slow", launch_gemm=1e-2)
-    table = rows({"concurrency": 1}, {"concurrency": 8}, factors="set")
+    table = rows({"concurrency": 1}, {"concurrency": 8}, efficiency="set")
     actual = shifts(table, {"set": slow_launches})
     assert actual.loc["weights", "overhead"] == 2
     assert actual.to_numpy().sum() == 2
