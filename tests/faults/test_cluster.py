@@ -86,7 +86,7 @@ def test_workers_need_only_the_sweep(client, write, elsewhere):
     expected = cx.run_sweep(elsewhere / "own.yaml", "near.zarr", progress=False)
     (elsewhere / "mine.yaml").unlink()
     (elsewhere / "own.yaml").unlink()
-    assert len(pickle.dumps(job.record())) < 20_000
+    assert len(pickle.dumps(job.resolved_sweep())) < 20_000
     assert_same(run.run_job(job, how=run.Workers(client), progress=False), expected)
 
 

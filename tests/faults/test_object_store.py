@@ -141,7 +141,7 @@ def test_a_run_stopped_while_the_store_is_made(after, url, sweep, whole, monkeyp
         with pytest.raises(KeyboardInterrupt):
             cx.run_sweep(sweep, url, progress=False)
     assert len(files(url)) == after
-    rejected(lambda: cx.open_result(url), url, "no result")
+    rejected(lambda: cx.open_result(url), url, "no store of a sweep")
     assert_same(cx.run_sweep(sweep, url, progress=False), whole)
 
 
