@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -156,7 +157,8 @@ def _end_with_parent() -> None:
     parent = parent_process()
     if parent is not None:
         parent.join()
-        os._exit(1)
+        # A thread cannot end its process by an exception, and the main thread may wait on a queue that nobody fills.
+        signal.raise_signal(signal.SIGTERM)
 
 
 def _pass_on(said: Any, on_progress: OnProgress | None) -> None:
