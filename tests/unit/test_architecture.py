@@ -57,6 +57,24 @@ def test_imports_go_downwards():
     assert upwards == []
 
 
+def test_no_more_than_eleven_floors():
+    assert len(ORDER) <= 11
+
+
+CROWDED = {"figures/plots"}
+"""Folders that may have any number of modules."""
+
+
+def test_folders_have_three_to_sixteen_modules():
+    """A folder of fewer modules is no room of its own, in one of more nothing is found."""
+    sizes = {}
+    for path in modules():
+        folder = path.parent.relative_to(PACKAGE).as_posix()
+        sizes[folder] = sizes.get(folder, 0) + (path.name != "__init__.py")
+    wrong = {folder: n for folder, n in sizes.items() if not 3 <= n <= 16 and folder not in CROWDED}
+    assert wrong == {}
+
+
 def test_formulas_import_numbers_only():
     for path in (PACKAGE / "costmodel" / "formulas").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
