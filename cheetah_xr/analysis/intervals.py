@@ -19,7 +19,7 @@ TIME_POWERS = {"s": 1, "USD": 1, "J": 1, "1/s": -1}
 """Power of time that a variable which is no derived metric is proportional to, by its units; 0 for other units."""
 
 N_MULTIPLES = 64
-"""Equally probable multiples of the errors' scale: an end of an interval is off by less than 1/64 in probability."""
+"""Equally probable multiples of the residual scale: an end of an interval is off by less than 1/64 in probability."""
 
 CHUNK = 2_097_152
 """Numbers sorted at once."""
@@ -141,7 +141,7 @@ def _of_most(values: xr.DataArray) -> xr.DataArray:
 
 
 def multiples(n: int, dof: float) -> Array:
-    """Return equally probable multiples of the errors' scale: the middles of `n` slices of the Student distribution."""
+    """Return equally probable multiples of the residual scale: the middles of `n` slices of the Student distribution."""
     from scipy import stats
 
     return np.asarray(stats.t.ppf((np.arange(n) + 0.5) / n, dof))

@@ -28,7 +28,7 @@ def priced(work: ForwardPassWork, options: Options) -> Iterator[tuple[LayerWork,
 
 
 def work_total(name: str, work: ForwardPassWork, options: Options, sequence_counts: Mapping[SequenceCount, Num]) -> Num:
-    """Return one of flops, bytes_weights, bytes_kv, bytes_activations: of one GPU in one pass."""
+    """Return one of flops, bytes_weights, bytes_kv, bytes_activations: of one GPU in one forward pass."""
     total: Num = 0.0
     for layer, times in priced(work, options):
         by_count: dict[SequenceCount | None, Num] = {}
@@ -43,7 +43,7 @@ def work_total(name: str, work: ForwardPassWork, options: Options, sequence_coun
 
 
 def wire_total(name: str, work: ForwardPassWork, options: Options, sequence_counts: Mapping[SequenceCount, Num]) -> Num:
-    """Return bytes_link or bytes_nic, sent by one GPU in one pass."""
+    """Return bytes_link or bytes_nic, sent by one GPU in one forward pass."""
     total: Num = 0.0
     for layer, times in priced(work, options):
         for c in (*layer.expert_all_to_all, *layer.other_collectives):

@@ -70,9 +70,9 @@ def result(
     for name, numbers in given.items():
         ds = ds.assign_coords({name: (numbers.dims, numbers.values, numbers.attrs)})
         ds = ds.assign_coords({dim: labels.values for dim, labels in numbers.coords.items() if dim not in ds.coords})
-    for name, (units, words) in VARIABLES.items():
+    for name, (units, long_name) in VARIABLES.items():
         if name in values:
-            ds[name] = values[name].where(ok).assign_attrs(units=units, long_name=words)
+            ds[name] = values[name].where(ok).assign_attrs(units=units, long_name=long_name)
     limit = codes["limit"].where(ok, NOT_COMPUTED).astype(np.int8)
     ds["limit"] = limit.assign_attrs(_flags("what limits the requests that decode concurrently", LIMITS))
     ds["status"] = codes["status"].astype(np.int8).assign_attrs(attributes("status"))
@@ -94,10 +94,10 @@ def limit_of(cache_full: xr.DataArray, prefill_saturated: xr.DataArray) -> xr.Da
     return cache_full * LIMITS["kv_cache_capacity"] + (prefill_saturated & ~cache_full) * LIMITS["prefill"]
 
 
-def _flags(words: str, codes: Mapping[str, int]) -> dict[str, Any]:
+def _flags(long_name: str, codes: Mapping[str, int]) -> dict[str, Any]:
     return {
         "units": "1",
-        "long_name": words,
+        "long_name": long_name,
         "flag_values": np.array(list(codes.values()), dtype=np.int8),
         "flag_meanings": " ".join(codes),
         "comment": "-1 means not computed",

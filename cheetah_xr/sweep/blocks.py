@@ -11,7 +11,7 @@ from ..engine.grid import Grid
 from ..specs import SpecError
 
 BLOCK_POINTS = 2_097_152
-"""Points of a block: enough to hide the cost of a task and a chunk, few enough for several in memory at once."""
+"""Points of a block: enough to amortise the cost of a task and a chunk, few enough for several in memory at once."""
 
 REDUCED_POINTS = 4_194_304
 """Points of a block that is reduced: its chunks are small, and longer axes in it make quicker loops."""

@@ -150,11 +150,11 @@ def _large(efficiencies: Mapping[str, Efficiency]) -> pd.DataFrame:
     return large_scale.predict(efficiencies).assign(**ratios)
 
 
-def _left_out(problems: refits.Cases, held: pd.DataFrame, column: str) -> pd.DataFrame:
+def _left_out(problems: refits.Cases, held_out: pd.DataFrame, column: str) -> pd.DataFrame:
     rows = refits.leave_one_out(problems, column).assign(low_s=np.nan, high_s=np.nan)
     served = rows[rows["mode"].isin(MODES)]
     errors = summary(served, ["mode", column])[["rows", "MAPE", "median", "bias"]]
-    usual = summary(held[held["mode"].isin(MODES)], ["mode", column])
+    usual = summary(held_out[held_out["mode"].isin(MODES)], ["mode", column])
     rest = summary(served[served["reported"] == ""], ["mode", column])
     more = {"without reported": rest["MAPE"], "held out": usual["MAPE"]}
     more = {name: values.reindex(errors.index) for name, values in more.items()}
@@ -171,21 +171,21 @@ def _variant(problems: refits.Cases, variant: Variant, progress: Progress) -> pd
     return pd.DataFrame([one])
 
 
-def _separately(held: pd.DataFrame) -> pd.DataFrame:
-    listed = held.assign(reported=held["reported"].str.split(",")).explode("reported")
+def _separately(held_out: pd.DataFrame) -> pd.DataFrame:
+    listed = held_out.assign(reported=held_out["reported"].str.split(",")).explode("reported")
     return summary(listed[listed["reported"] != ""], ["mode", "reported"])
 
 
 def criteria_of(
-    held: pd.DataFrame,
+    held_out: pd.DataFrame,
     fitted: pd.DataFrame,
     left: Mapping[str, pd.DataFrame],
     large: pd.DataFrame,
     other: pd.DataFrame | None,
 ) -> pd.DataFrame:
     """Return the acceptance criteria with the measured values."""
-    by_mode = summary(held, ["mode"])
-    aggregated = held[held["mode"] == "aggregated"]
+    by_mode = summary(held_out, ["mode"])
+    aggregated = held_out[held_out["mode"] == "aggregated"]
     h100 = summary(aggregated[aggregated["gpu"] == "h100-sxm"])["MAPE"].iloc[0]
     score = sections.intervals(aggregated, fitted[fitted["mode"] == "aggregated"])
     worst = left["gpu"].loc["aggregated"]["left out"].max()
@@ -201,7 +201,7 @@ def criteria_of(
     at_most("aggregated TPOT of the worst accelerator left out of the fit, MAPE", 0.18, worst)
     at_most("disaggregated TPOT, MAPE", 0.20, by_mode.loc["disaggregated", "MAPE"])
     at_most("time of prefill batches, MAPE", 0.15, by_mode.loc["prefill", "MAPE"])
-    inside = summary(held)["coverage"].iloc[0]
+    inside = summary(held_out)["coverage"].iloc[0]
     lines.append(("rows inside their 90 % interval", "85 to 95 %", f"{100 * inside:.1f} %", 0.85 <= inside <= 0.95))
     for what in ("mean half-width", "CRPS", "interval score"):
         better = bool(model[what] < constant[what])
@@ -209,7 +209,7 @@ def criteria_of(
             (f"aggregated, {what}", f"below constant width's {constant[what]:.4f}", f"{model[what]:.4f}", better)
         )
     if other is not None:
-        table = sections.compared(held, other, "aiconfigurator", by=((),))
+        table = sections.compared(held_out, other, "aiconfigurator", by=((),))
         for mode, row in table.iterrows():
             own, tool = row["this model mape"], row["aiconfigurator mape"]
             lines.append(

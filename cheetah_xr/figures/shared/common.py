@@ -26,14 +26,14 @@ NAMES |= {f"v{generation}": f"v{generation}" for generation in ("4", "5e", "5p",
 def model_name(name: str) -> str:
     """Return a model name as people write it: llama-3.1-70b is Llama-3.1-70B."""
     sizes = re.compile(r"[ae]?[0-9].*|fp8|glm|gpt")
-    words = [w.upper().replace("X", "x") if sizes.fullmatch(w) else w.capitalize() for w in name.split("-")]
+    parts = [w.upper().replace("X", "x") if sizes.fullmatch(w) else w.capitalize() for w in name.split("-")]
     known = {"Deepseek": "DeepSeek", "Minimax": "MiniMax", "GPT": "gpt", "Oss": "oss", "Mimo": "MiMo"}
-    return "-".join(known.get(word, word) for word in words)
+    return "-".join(known.get(part, part) for part in parts)
 
 
 def gpu_name(name: str) -> str:
     """Return an accelerator name as people write it: h100-sxm is H100 SXM."""
-    return " ".join(NAMES.get(word, word.upper()) for word in name.split("-"))
+    return " ".join(NAMES.get(part, part.upper()) for part in name.split("-"))
 
 
 def described(

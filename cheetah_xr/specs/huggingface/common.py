@@ -1,4 +1,4 @@
-"""What readers of several families share: widths, layer lists, experts and prediction modules."""
+"""What readers of several families share: widths, layer lists, experts and MTP modules."""
 
 from __future__ import annotations
 
