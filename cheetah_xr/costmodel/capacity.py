@@ -63,7 +63,7 @@ class Capacity:
 def memory(
     model: AnyModel, precision: Precision, options: Options, p: ForwardPass, work: ForwardPassWork, device_memory: Num
 ) -> Capacity:
-    """Return what the memory of one GPU holds, and how many sequences fit beside the weights."""
+    """Return what the memory of one GPU holds, and how many sequences fit next to the weights."""
     weights, per_sequence = weight_bytes(work), sequence_bytes(model, precision, options, p)
     fraction, reserve, used = options.memory_fraction, options.reserve_bytes, options.used_at_start_bytes
     if options.memory_base == "total":

@@ -45,7 +45,7 @@ def model_work(model: AnyModel, precision: Precision, options: Options, p: Forwa
     model, precision, options
         Records whose numbers may be arrays that broadcast against one another.
     p
-        The pass: phase, tokens, layout.
+        The forward pass: phase, tokens, layout.
 
     Returns
     -------
@@ -100,7 +100,7 @@ def mlp_operations(
 def mlp_collectives(
     m: Architecture, group: LayerGroup, precision: Precision, options: Options, p: ForwardPass
 ) -> list[Collective]:
-    """Return the collectives of an MLP beside the all-to-all among experts."""
+    """Return the collectives of an MLP other than the all-to-all among experts."""
     if not group.is_routed:
         return [] if group.mlp == "none" else dense_collectives(m, precision, options, p)
     dense_too = group.mlp == "moe+dense"

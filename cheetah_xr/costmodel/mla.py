@@ -71,10 +71,10 @@ def _mla_core(m: Architecture, group: LayerGroup, precision: Precision, options:
 
 def scaled(op: Operation, fraction: Num, prefix: str = "", resident_weights: Num | None = None) -> Operation:
     """Return an operation done in a fraction of the cases; its resident weights stay."""
-    resident = op.resident_weights if resident_weights is None else resident_weights
+    kept = op.resident_weights if resident_weights is None else resident_weights
     shared = ("flops", "weights", "kv", "activations", "launches")
     amounts: dict[str, Any] = {name: getattr(op, name) * fraction for name in shared}
-    return replace(op, name=prefix + op.name, **amounts, resident_weights=resident)
+    return replace(op, name=prefix + op.name, **amounts, resident_weights=kept)
 
 
 def has_query_latent(m: Architecture) -> bool:

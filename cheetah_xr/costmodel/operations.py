@@ -53,12 +53,12 @@ WEIGHT_CLASS = {
 
 
 OUTSIDE = ("embedding", "lm_head")
-"""Parts of a pass outside the layers."""
+"""Parts of a forward pass outside the layers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation of one layer (or of the whole pass, outside the layers) on one GPU.
+    """One operation of one layer (or of the whole forward pass, outside the layers) on one GPU.
 
     `flops`, `rows`, `kv` and `activations` are per sequence of the count that `per` names; `weights` is read once per
     micro-batch, however many sequences; `rows` are weight bytes looked up per sequence (the embedding).
@@ -130,7 +130,7 @@ class LayerWork:
 
     @property
     def times(self) -> Num:
-        """How often a pass does the work of one layer."""
+        """How often a forward pass does the work of one layer."""
         return self.count * self.repeats
 
 
@@ -173,7 +173,7 @@ class ForwardPass(ParallelDegrees):
 
     @property
     def context(self) -> Num:
-        """Tokens of one sequence after the pass has read its cache: what must fit in memory."""
+        """Tokens of one sequence after the forward pass has read its cache: what must fit in memory."""
         return self.seq_len if self.decode else self.seq_len + self.cached
 
 

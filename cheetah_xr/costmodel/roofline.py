@@ -1,4 +1,4 @@
-"""Roofline: work of kernels, launches and collectives beside the peak rates of a GPU, and the seconds it takes.
+"""Roofline: work of kernels, launches and collectives with the peak rates of a GPU, and the seconds it takes.
 
 A row says what is done, how often, at which peak rates, and which fields of the efficiency record these are multiplied
 by or the time of which is paid. :func:`layer_rows` is the only place that lists them: the engine divides rows by the
@@ -103,7 +103,7 @@ def compute_class(kernel: str) -> str:
 
 @dataclass(slots=True)
 class KernelRow:
-    """Work of one kernel of one layer that is done `times` times, beside the peak rates it is done at.
+    """Work of one kernel of one layer that is done `times` times, with the peak rates it is done at.
 
     Memory is read at `bandwidth` times `memory_field` of the efficiency record, FLOPs done at `peak` times
     `compute_field`; a kernel without FLOPs has neither.
@@ -143,7 +143,7 @@ class LaunchRow:
 
 @dataclass(slots=True)
 class CollectiveRow:
-    """One collective that occurs `times` times, beside the peak rates of link and NIC.
+    """One collective that occurs `times` times, with the peak rates of link and NIC.
 
     Bytes are sent at the rates times `link_field` and `nic_field` of the efficiency record; where there is more than
     one rank (`communicates`), each of `collective.used` occurrences takes the time `latency_field`, and that of
@@ -236,7 +236,7 @@ def kernel_rows(layer: LayerWork, rates: Rates, times: Num) -> list[KernelRow]:
 
 
 def collective_row(collective: Collective, rates: Rates, hierarchy: str, times: Num) -> CollectiveRow:
-    """Return a collective beside the rates of its link and its NIC."""
+    """Return a collective with the rates of its link and its NIC."""
     link_rate = collectives.link_rate(rates.link_bandwidth, rates.link_pairwise, collective.members)
     pipelined = collective.pipelined or hierarchy == "max"
     return CollectiveRow(collective, times, link_rate, rates.nic_bandwidth, pipelined, collective.ranks > 1)

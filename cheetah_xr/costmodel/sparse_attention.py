@@ -164,7 +164,7 @@ def _entries_read(m: Architecture, group: LayerGroup, p: ForwardPass) -> Num:
 
 
 def new_entries(group: LayerGroup, p: ForwardPass) -> Num:
-    """Return entries completed by a pass; in decode the mean over steps."""
+    """Return entries completed by a forward pass; in decode the mean over steps."""
     if group.compress is None:
         return 0.0
     if p.decode:

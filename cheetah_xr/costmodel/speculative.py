@@ -12,8 +12,8 @@ from .operations import ForwardPass, ForwardPassWork, LayerWork, Num, replicated
 def forward_pass_work(model: AnyModel, precision: Precision, options: Options, p: ForwardPass) -> ForwardPassWork:
     """Work of one forward pass on one GPU, the drafts it verifies included.
 
-    In decode `options.draft_tokens` passes of one new token per sequence come before it; in prefill one pass over the
-    prompt fills the drafter's cache.
+    In decode `options.draft_tokens` forward passes of one new token per sequence come before it; in prefill one forward
+    pass over the prompt fills the drafter's cache.
     """
     work = _with_drafts(model, precision, options, p)
     return work if p.decode else replace(work, n_eager_prefill_layers=work.n_layers)
@@ -40,14 +40,14 @@ def _named(layer: LayerWork, times: Num) -> LayerWork:
 
 
 def draft_pass(options: Options, p: ForwardPass) -> ForwardPass:
-    """Return one pass of the drafter: one new token per sequence in decode, the prompt in prefill."""
+    """Return one forward pass of the drafter: one new token per sequence in decode, the prompt in prefill."""
     if not p.decode:
         return p
     return replace(p, new=1.0, instance_tokens=p.instance_tokens / (1.0 + options.draft_tokens))
 
 
 def _draft_work(model: AnyModel, precision: Precision, options: Options, p: ForwardPass) -> ForwardPassWork | None:
-    """Return the work of one pass of the drafter; None where drafts are free."""
+    """Return the work of one forward pass of the drafter; None where drafts are free."""
     one = draft_pass(options, p)
     if options.drafter == "free":
         return None
@@ -57,7 +57,7 @@ def _draft_work(model: AnyModel, precision: Precision, options: Options, p: Forw
 
 
 def module_work(model: AnyModel, precision: Precision, options: Options, p: ForwardPass) -> ForwardPassWork | None:
-    """Return the work of one pass of an MTP module: its layers behind a projection of state and embedding."""
+    """Return the work of one forward pass of an MTP module: its layers behind a projection of state and embedding."""
     if isinstance(model, ParameterCountModel) or not model.mtp:
         return None
     projected = replicated("mtp_proj", "dense_mlp", p, 2 * model.hidden, model.hidden, precision, options)
@@ -70,5 +70,5 @@ def module_work(model: AnyModel, precision: Precision, options: Options, p: Forw
 
 
 def _shared(layer: LayerWork) -> LayerWork:
-    """Work on weights that are the target's: nothing more is held."""
+    """Work on weights that are the target's: nothing more is resident."""
     return replace(layer, operations=tuple(replace(operation, resident_weights=0.0) for operation in layer.operations))

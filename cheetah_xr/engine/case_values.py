@@ -31,7 +31,7 @@ class StageSeconds:
 
 @dataclass(frozen=True)
 class ForwardPassSeconds:
-    """Seconds of a pass before they are combined, each on the axes it depends on."""
+    """Seconds of a forward pass before they are combined, each on the axes it depends on."""
 
     stages: tuple[StageSeconds, ...]
     overhead: tuple[Num, ...]
@@ -101,7 +101,7 @@ def time_values(case: Case, names: Sequence[str], dtype: np.dtype[Any]) -> dict[
     Parameters
     ----------
     case
-        The pass.
+        The forward pass.
     names
         Requested variables.
     dtype

@@ -1,4 +1,4 @@
-"""Cost rows of a case: all that takes time, beside peak rates and the efficiency fields that say how much.
+"""Cost rows of a case: all that takes time, with peak rates and the efficiency fields that say how much.
 
 :func:`cost_rows` is what both the engine (:mod:`cheetah_xr.engine.case_values`) and a calibration
 (:mod:`cheetah_xr.calibration.row_table`) turn into seconds.

@@ -57,12 +57,12 @@ def breakdown_of(axes: Axes, max_bytes: float) -> xr.Dataset:
 def _labelled(kernels: tuple[str, ...], dims: tuple[str, ...], columns: Array, overlapped: Array) -> dict[str, Any]:
     """Name the columns of a breakdown, with their dims, units and long names."""
     named = (KERNEL, *dims)
-    moved = {"units": "B", "long_name": "bytes one GPU moves in one pass"}
+    moved = {"units": "B", "long_name": "bytes one GPU moves in one forward pass"}
     return {
         KERNEL: (KERNEL, list(kernels)),
         CAUSE: (CAUSE, list(ALL_CAUSES)),
         "time": (named, columns[:, 0], {"units": "s", "long_name": "time of a kernel on its own, all layers"}),
-        "flops": (named, columns[:, 1], {"units": "FLOP", "long_name": "work of one GPU in one pass"}),
+        "flops": (named, columns[:, 1], {"units": "FLOP", "long_name": "work of one GPU in one forward pass"}),
         "bytes": ((KERNEL, CAUSE, *dims), columns[:, 2:], moved),
         "time_overlapped": (dims, overlapped, {"units": "s", "long_name": "time saved by overlap"}),
     }

@@ -190,10 +190,10 @@ def rule(item: CacheFootprint, layers: float) -> str:
     """Say how an item grows."""
     if item.fixed_bytes:
         return f"{size(float(layers * item.fixed_bytes))} whatever the length"
-    words = f"{size(float(layers * item.bytes_per_token))} per token"
+    text = f"{size(float(layers * item.bytes_per_token))} per token"
     if item.tokens_per_entry != 1.0:
-        words = f"{size(float(layers * item.bytes_per_token))} for every {int(item.tokens_per_entry):,} tokens"
-    return words if item.max_tokens is None else f"{words}, for the last {int(item.max_tokens):,} tokens at most"
+        text = f"{size(float(layers * item.bytes_per_token))} for every {int(item.tokens_per_entry):,} tokens"
+    return text if item.max_tokens is None else f"{text}, for the last {int(item.max_tokens):,} tokens at most"
 
 
 def size(n: float) -> str:

@@ -90,15 +90,15 @@ def mixed_case(prefill: Case, decode: Case) -> Case:
     logits = 1 + decode.sequence_counts["rank_batch"] * decode.p.new / prefill.sequence_counts["rank_batch"]
     every: Factors = {per: of_both for per in SEQUENCE_COUNTS}  # noqa: C420
     head: Factors = {per: logits for per in SEQUENCE_COUNTS}  # noqa: C420
-    beside = {per: decode.sequence_counts[per] / prefill.sequence_counts[per] for per in prefill.sequence_counts}
+    ratio = {per: decode.sequence_counts[per] / prefill.sequence_counts[per] for per in prefill.sequence_counts}
     layers = [layer if layer.is_draft else _linear(layer, every) for layer in work.layers]
     outside = [
         layer if layer.is_draft else _linear(layer, head if layer.part == "lm_head" else every)
         for layer in work.outside
     ]
     mixed = ForwardPassWork(
-        (*layers, *_own(decode.work.layers, beside)),
-        (*outside, *_own(decode.work.outside, beside)),
+        (*layers, *_own(decode.work.layers, ratio)),
+        (*outside, *_own(decode.work.outside, ratio)),
         work.n_layers + decode.work.n_layers - prefill.model.n_layers,
         work.n_forward_passes + decode.work.n_forward_passes - 1,
         work.n_eager_prefill_layers,

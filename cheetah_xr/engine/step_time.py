@@ -1,4 +1,4 @@
-"""Combine: from seconds per kernel to the time of a pass, its attributed parts and its bottleneck.
+"""Combine: from seconds per kernel to the time of a forward pass, its attributed parts and its bottleneck.
 
 What happens in series is added up in an order that is fixed by what things are, never by the axes or values of a sweep,
 in the dtype of times: constants first, then rooflines by kernel, overlapped layers, and last what grows with the
@@ -133,9 +133,9 @@ class Combiner:
 
     def mix(self, series: Series, collectives: Sequence[CollectiveSeconds], overlap: Num) -> Series:
         """Return a series and collectives, a fraction `overlap` of the shorter of which is overlapped."""
-        beside = Series()
-        beside.collectives(collectives)
-        return Series(mixes=[self._mixed(self.total(series), self.total(beside), self.cast(1 - overlap))])
+        alongside = Series()
+        alongside.collectives(collectives)
+        return Series(mixes=[self._mixed(self.total(series), self.total(alongside), self.cast(1 - overlap))])
 
     def _mixed(self, x: Times, y: Times, exposed: Value) -> Times:
         """Return the times of two overlapping stages; overlapped time is attributed to neither."""

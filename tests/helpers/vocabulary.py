@@ -33,7 +33,7 @@ TEXT = {
     r"\bfactor sets?\b|\bsets? (?:that are )?about as probable": "efficiency profile; posterior samples",
     r"scales? of (?:the )?errors?|errors' scales?": "residual scale",
     r"\bbands?\b": "credible interval",
-    r"\bpeers?\b": "other tools",
+    r"(?:the|our|of|other|all|three|as) peers\b": "other tools",
     r"(?:within|meets?|met|miss\w*|below|above|under) (?:the|its|a|their|every|all) bars?\b|\bbars (?:met|missed|out of reach|that)": "acceptance criteria",
     r"\bthe post\b|\bseed [123]\b|\bseeds [123]\b": "[CHEETAH], [Qwen3-FLOPs], [Roofline]",
     r"\bmade[- ]up\b|\bsabotag\w+|\bsituations?\b|\bbeside\b": "synthetic; fault injection; strategies; with, alongside",

@@ -70,7 +70,7 @@ def uncausal_pairs(new: Num, cached: Num, *, window: Num | None = None, chunk: N
 
 
 def cache_read_decode(seq_len: Num, new: Num, *, window: Num | None = None, chunk: Num | None = None) -> Num:
-    """Return cached tokens read in one decode pass, once however many drafts: s, or min(s, w + q - 1) in a window."""
+    """Return cached tokens read in one decode step, once however many drafts: s, or min(s, w + q - 1) in a window."""
     if window is not None:
         return np.minimum(seq_len, window + new - 1)
     if chunk is not None:
