@@ -141,7 +141,7 @@ def _of_most(values: xr.DataArray) -> xr.DataArray:
 
 
 def multiples(n: int, dof: float) -> Array:
-    """Return the middles of `n` equally probable slices of the Student distribution, multiples of the residual scale."""
+    """Return the middles of `n` equally probable slices of a Student distribution: multiples of the residual scale."""
     from scipy import stats
 
     return np.asarray(stats.t.ppf((np.arange(n) + 0.5) / n, dof))
