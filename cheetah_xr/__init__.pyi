@@ -9,7 +9,7 @@ from .api import evaluate as evaluate
 from .api import layouts as layouts
 from .api import operations as operations
 from .calibration.posterior import load_posterior as load_posterior
-from .engine.memory_breakdown import explain_memory as explain_memory
+from .engine.breakdowns.memory import explain_memory as explain_memory
 from .errors import SpecError as SpecError
 from .serving import serve as serve
 from .serving import serve_disaggregated as serve_disaggregated

@@ -10,7 +10,10 @@ import xarray as xr
 
 from .analysis.derive import DERIVED, derive
 from .engine import dims as d
-from .engine.arguments import (
+from .engine.breakdowns.kernels import breakdown_of
+from .engine.breakdowns.operations import ANY_GPU, operations_of
+from .engine.evaluator import evaluate_axes
+from .engine.inputs.arguments import (
     Dtype,
     GpuLike,
     InstanceArguments,
@@ -23,11 +26,8 @@ from .engine.arguments import (
     Source,
     spelled_out,
 )
-from .engine.axes import layout_labels
-from .engine.evaluator import evaluate_axes
-from .engine.gather import axes_of, options_of
-from .engine.kernel_breakdown import breakdown_of
-from .engine.operation_table import ANY_GPU, operations_of
+from .engine.inputs.axes import layout_labels
+from .engine.inputs.gather import axes_of, options_of
 from .engine.validity import CODES
 from .engine.variables import VARIABLES
 from .specs import AnyModel, Model, Options, SpecError, load_model

@@ -17,7 +17,7 @@ from typing import Any
 import cheetah_xr as cx
 from cheetah_xr.analysis import DERIVED
 from cheetah_xr.cli import app
-from cheetah_xr.engine.arguments import DEFAULTS
+from cheetah_xr.engine.inputs.arguments import DEFAULTS
 from cheetah_xr.engine.validity import BOTTLENECKS, CODES, REASONS, RUNS
 from cheetah_xr.engine.variables import VARIABLES
 from cheetah_xr.serving.result import LIMITS

@@ -21,7 +21,7 @@ from timing import SAMPLE, TP
 
 import cheetah_xr as cx
 from cheetah_xr.engine.evaluator import prepare
-from cheetah_xr.engine.gather import axes_of
+from cheetah_xr.engine.inputs.gather import axes_of
 
 TOOLS = ("aiconfigurator", "llm-analysis", "genz-llm")
 OUTPUTS = ["step_time", "bottleneck", "status"]

@@ -9,7 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ..engine.dims import DRAW, QUANTILE
-from ..engine.posterior_axis import RESIDUAL_SCALE
+from ..engine.inputs.posterior_axis import RESIDUAL_SCALE
 from ..errors import SpecError
 from .derive import DERIVED
 

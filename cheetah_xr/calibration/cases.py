@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..engine.arguments import Axes
 from ..engine.case import Case
 from ..engine.evaluator import case_of
 from ..engine.grid import build
+from ..engine.inputs.arguments import Axes
 from ..specs import Options
 from .measurements.status import arguments_of
 

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from ..engine.posterior_axis import RESIDUAL_SCALES
+from ..engine.inputs.posterior_axis import RESIDUAL_SCALES
 from .parameters import PARAMETERS, fields_of, log_prior
 from .predictors import Problem
 

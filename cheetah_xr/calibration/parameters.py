@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.efficiency_rules import filled
+from ..engine.inputs.efficiency_rules import filled
 from ..specs import COLLECTIVES, Efficiency, load_efficiency
 
 Array = NDArray[Any]

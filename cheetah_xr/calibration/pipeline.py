@@ -13,7 +13,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ..analysis.intervals import multiples
-from ..engine.posterior_axis import RESIDUAL_SCALES
+from ..engine.inputs.posterior_axis import RESIDUAL_SCALES
 from ..specs import SpecError
 from .measurements.split import configurations
 from .objective import TAIL, Target, polish, search, thinned

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..engine import dims as d
 from ..engine.grid import described
-from ..engine.posterior_axis import BASE, RESIDUAL_SCALES
+from ..engine.inputs.posterior_axis import BASE, RESIDUAL_SCALES
 from ..specs import Efficiency, SpecError, check_length, load_efficiency, posterior_path
 from ..specs.record import MAX_FILE_BYTES
 from .objective import TAIL
@@ -36,7 +36,7 @@ def load_posterior(posterior: str | Path | xr.Dataset) -> xr.Dataset:
     posterior
         Catalogue name; path of a CSV file with one row per draw, a column per parameter
         (:data:`cheetah_xr.calibration.parameters.PARAMETERS`) and residual scale
-        (:data:`cheetah_xr.engine.posterior_axis.RESIDUAL_SCALES`); path of a netCDF file (``.nc``) of chains as
+        (:data:`cheetah_xr.engine.inputs.posterior_axis.RESIDUAL_SCALES`); path of a netCDF file (``.nc``) of chains as
         :func:`cheetah_xr.calibration.sampling.sample` returns them; or such a Dataset.
 
     Returns

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..costmodel.formulas import serving
-from ..engine.posterior_axis import between
+from ..engine.inputs.posterior_axis import between
 from ..specs import load_model
 from .cases import case_of_rows, sequences_that_fit
 from .measurements.status import degrees_of
@@ -150,7 +150,7 @@ class Problem:
     """Measured rows and how they are predicted.
 
     `rows` is the table of measurements in the order of the predictions, `measured` their seconds, `kinds` which of
-    :data:`cheetah_xr.engine.posterior_axis.RESIDUAL_SCALES` their residuals have without prefill interference.
+    :data:`cheetah_xr.engine.inputs.posterior_axis.RESIDUAL_SCALES` their residuals have without prefill interference.
     """
 
     parts: tuple[Part, ...]
@@ -172,7 +172,7 @@ class Problem:
         Parameters
         ----------
         scales
-            Logarithms of :data:`cheetah_xr.engine.posterior_axis.RESIDUAL_SCALES`, (sets, scales).
+            Logarithms of :data:`cheetah_xr.engine.inputs.posterior_axis.RESIDUAL_SCALES`, (sets, scales).
         fraction
             Fraction of every row's time that is prefill interference, (rows,).
         """

@@ -20,7 +20,7 @@ from ..costmodel.operations import OUTSIDE
 from ..costmodel.roofline import MESSAGE_FIELD, CollectiveRow, KernelRow, LayerRows
 from ..engine.case import Case
 from ..engine.cost_rows import OverheadRow, cost_rows, runs_eagerly
-from ..engine.efficiency_rules import fields_used, filled, relative_field
+from ..engine.inputs.efficiency_rules import fields_used, filled, relative_field
 from ..engine.mixed_batch import CORE, scheduled_by
 from ..specs import Efficiency
 

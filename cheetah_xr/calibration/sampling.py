@@ -11,7 +11,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from ..engine.posterior_axis import RESIDUAL_SCALES
+from ..engine.inputs.posterior_axis import RESIDUAL_SCALES
 from .objective import LOG_RESIDUAL_SCALES, Target
 from .parameters import NAMES, PARAMETERS
 

@@ -187,7 +187,7 @@ def estimate(
     Example: `cheetah-xr estimate --model gemma-3-27b --gpu h100-sxm --seq-len 32768 --explain-memory`
     """
     with quick_start():
-        from ..engine.arguments import Axes
+        from ..engine.inputs.arguments import Axes
         from ..specs import load_model
         from .estimate import estimate as estimate_point
         from .estimate import render, render_memory

@@ -11,11 +11,11 @@ from rich.table import Table
 
 from ..analysis.derive import DERIVED, derive
 from ..api import layouts
-from ..engine.arguments import Axes
+from ..engine.breakdowns.kernels import breakdown_of
+from ..engine.breakdowns.memory import Item, memory_of, size
 from ..engine.case import Case
 from ..engine.evaluator import evaluate_axes
-from ..engine.kernel_breakdown import breakdown_of
-from ..engine.memory_breakdown import Item, memory_of, size
+from ..engine.inputs.arguments import Axes
 from ..engine.validity import BOTTLENECKS, CODES, REASONS, RUNS
 from ..engine.variables import TIME_PARTS
 from ..specs import COMPUTE_TYPES, AnyModel, SpecError, load_gpu, load_model, load_precision

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from .._version import MODEL_VERSION, __version__
 from ..specs import Options, SpecError
 from . import dims as d
-from .arguments import Axes
 from .case import Case, make_case
 from .case_values import time_values, work_values
 from .grid import Grid, build
+from .inputs.arguments import Axes
 from .lazy import Later, Program, Value, aligned, apply, equal, larger, nan_where, quick_loops, times
 from .validity import BOTTLENECKS, CODES, MEMORY, NONE, Condition, lowest
 from .variables import VARIABLES, WIRE

@@ -28,10 +28,10 @@ from ..specs import (
     load_precision,
 )
 from . import dims as d
-from .arguments import Axes
-from .axes import TYPES, Labelled, check_phase, label, labelled_integers, labelled_numbers, labelled_records
-from .efficiency_rules import peaks, resolved_efficiencies
-from .posterior_axis import RESIDUAL_SCALE, residual_scale
+from .inputs.arguments import Axes
+from .inputs.axes import TYPES, Labelled, check_phase, label, labelled_integers, labelled_numbers, labelled_records
+from .inputs.efficiency_rules import peaks, resolved_efficiencies
+from .inputs.posterior_axis import RESIDUAL_SCALE, residual_scale
 
 Array = NDArray[Any]
 

@@ -21,12 +21,12 @@ from ..costmodel.operations import (
 )
 from ..costmodel.roofline import is_zero
 from ..costmodel.speculative import forward_pass_work
-from .arguments import Axes
-from .axes import Labelled
 from .case import Case
 from .dims import BATCH, SEQ_LEN
 from .evaluator import Selection, as_dataset, case_of, check_size, prepare
 from .grid import Grid
+from .inputs.arguments import Axes
+from .inputs.axes import Labelled
 
 Factors = Mapping[SequenceCount, Num]
 """Factor on what is per sequence of each count."""

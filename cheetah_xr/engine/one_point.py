@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from ..specs import SpecError
-from .arguments import Axes
 from .case import Case
 from .evaluator import case_of
 from .grid import Grid, build
+from .inputs.arguments import Axes
 
 
 def one_point(axes: Axes, what: str) -> tuple[Grid, Case]:

@@ -10,21 +10,7 @@ import numpy as np
 from ..costmodel.forward_pass import group_rules, layout_rules
 from ..costmodel.operations import Collective, Flags, ForwardPass, ForwardPassWork, LayoutRule, Num
 from ..specs import AnyModel, Model, Options, ParameterCountModel
-from .dims import (
-    BATCH,
-    DP,
-    EP,
-    GPU,
-    LEADING,
-    MODEL,
-    OPTIONS,
-    PARALLEL,
-    PHASE,
-    PRECISION,
-    SEQ_LEN,
-    TP,
-    TRAILING,
-)
+from .dims import BATCH, DP, EP, GPU, LEADING, MODEL, OPTIONS, PARALLEL, PHASE, PRECISION, SEQ_LEN, TP, TRAILING
 from .lazy import Value, apply, larger
 
 OK = 0

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from ..costmodel.formulas import serving as formulas
-from ..engine.arguments import GpuLike, InstanceArguments, IntsLike, ModelLike, PrecisionLike, spelled_out
+from ..engine.inputs.arguments import GpuLike, InstanceArguments, IntsLike, ModelLike, PrecisionLike, spelled_out
 from .instance import Instance, Seconds, context_of, first_reason, prompt_of, smaller
 from .result import limit_of, result
 from .workload import numbers, one_of, serving_axes, workload_of

@@ -11,8 +11,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ..costmodel.formulas import serving as formulas
-from ..engine.arguments import GpuLike, IntsLike, ModelLike, PrecisionLike, RecordArguments, spelled_out
 from ..engine.dims import BATCH, PARALLEL
+from ..engine.inputs.arguments import GpuLike, IntsLike, ModelLike, PrecisionLike, RecordArguments, spelled_out
 from ..engine.validity import CODES
 from ..specs import SpecError
 from .instance import Instance, Seconds, code_where, context_of, first_reason, smaller

@@ -9,9 +9,9 @@ import numpy as np
 import xarray as xr
 
 from ..analysis.derive import accepted_tokens
-from ..engine.arguments import Axes
 from ..engine.evaluator import evaluate_axes
 from ..engine.grid import Grid
+from ..engine.inputs.arguments import Axes
 from ..engine.mixed_batch import evaluate_mixed
 from ..engine.validity import CODES
 from .workload import CACHED, CHUNK, Workload, without_overrides

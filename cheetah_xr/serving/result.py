@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from ..engine.evaluator import attributes, dataset_attributes
-from ..engine.posterior_axis import RESIDUAL_SCALE, RESIDUAL_SCALE_PREFILL, between
+from ..engine.inputs.posterior_axis import RESIDUAL_SCALE, RESIDUAL_SCALE_PREFILL, between
 from ..engine.validity import CODES, NOT_COMPUTED
 from .instance import Instance
 

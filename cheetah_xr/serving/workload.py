@@ -10,10 +10,10 @@ import numpy as np
 import xarray as xr
 
 from ..engine import dims as d
-from ..engine.arguments import Axes, GpuLike, InstanceArguments, ModelLike, PrecisionLike
-from ..engine.axes import TYPES, labelled_integers
-from ..engine.gather import axes_of
 from ..engine.grid import FIELD_UNITS, RECORD_COORDS, Grid, build
+from ..engine.inputs.arguments import Axes, GpuLike, InstanceArguments, ModelLike, PrecisionLike
+from ..engine.inputs.axes import TYPES, labelled_integers
+from ..engine.inputs.gather import axes_of
 from ..specs import SpecError
 
 CACHED = "options.cached_tokens"

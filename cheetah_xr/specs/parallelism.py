@@ -1,6 +1,7 @@
 """Degrees of parallelism of one instance: the record behind every layout.
 
-A new degree is a field here, and an argument in :mod:`cheetah_xr.engine.arguments`; then formulas can divide by it.
+A new degree is a field here and an argument in :mod:`cheetah_xr.engine.inputs.arguments`; then formulas can divide by
+it.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from pydantic import Field, field_validator, model_validator
 from ..analysis.conditions import parse_all
 from ..analysis.derive import DERIVED
 from ..api import layouts
-from ..engine.arguments import Axes
-from ..engine.axes import layout_labels
 from ..engine.dims import LAYOUT, PARALLEL
+from ..engine.inputs.arguments import Axes
+from ..engine.inputs.axes import layout_labels
 from ..engine.variables import VARIABLES
 from ..specs import (
     Frozen,

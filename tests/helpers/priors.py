@@ -5,7 +5,7 @@ import csv
 import numpy as np
 
 from cheetah_xr.calibration.parameters import NAMES, PARAMETERS
-from cheetah_xr.engine.posterior_axis import RESIDUAL_SCALES
+from cheetah_xr.engine.inputs.posterior_axis import RESIDUAL_SCALES
 
 
 def draws_of_priors(n=40, seed=0):

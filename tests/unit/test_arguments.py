@@ -7,7 +7,7 @@ import xarray as xr
 
 import cheetah_xr as cx
 from cheetah_xr.cli.estimate import estimate
-from cheetah_xr.engine.arguments import DEFAULTS, Axes, InstanceArguments, hints
+from cheetah_xr.engine.inputs.arguments import DEFAULTS, Axes, InstanceArguments, hints
 from tests.helpers.rejection import rejected
 
 WHERE = {"model": "llama-3.1-8b", "gpu": "h100-sxm"}

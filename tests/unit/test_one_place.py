@@ -15,8 +15,8 @@ import cheetah_xr as cx
 from cheetah_xr import costmodel, specs
 from cheetah_xr.costmodel import attention_kinds as functions
 from cheetah_xr.costmodel.operations import ForwardPass
-from cheetah_xr.engine.arguments import DEFAULTS, Axes, InstanceArguments
 from cheetah_xr.engine.dims import PARALLEL
+from cheetah_xr.engine.inputs.arguments import DEFAULTS, Axes, InstanceArguments
 from cheetah_xr.engine.validity import Condition
 from cheetah_xr.specs import attention_kinds as records
 from cheetah_xr.specs.efficiency import COLLECTIVES, Efficiency
@@ -28,7 +28,7 @@ FILES = {
     # What is added -> files to edit; an attention kind also brings the module that counts its work.
     "attention kind": ("specs/attention_kinds.py", "costmodel/attention_kinds.py", "costmodel/<its module>"),
     "collective": ("specs/efficiency.py", "costmodel/formulas/collectives.py"),
-    "parallel degree": ("specs/parallelism.py", "engine/arguments.py", "sweep/config.py"),
+    "parallel degree": ("specs/parallelism.py", "engine/inputs/arguments.py", "sweep/config.py"),
     "numeric axis": (),
 }
 MOST = {"attention kind": 3, "collective": 2, "parallel degree": 3, "numeric axis": 0}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ...engine.efficiency_rules import GROUPED_EXPERTS
+from ...engine.inputs.efficiency_rules import GROUPED_EXPERTS
 from ...specs import Efficiency
 from ..parameters import PARAMETERS, fields_of
 from . import large_scale, refits, sections

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engine.efficiency_rules import GROUPED_EXPERTS
+from ...engine.inputs.efficiency_rules import GROUPED_EXPERTS
 from ...specs import COLLECTIVES
 from ..objective import Target
 from ..parameters import fields_of

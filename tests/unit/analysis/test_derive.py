@@ -9,7 +9,7 @@ from cheetah_xr.analysis import DERIVED, best, mean_ttft, pareto, request_latenc
 from cheetah_xr.analysis.derive import Metric, lower_is_better
 from cheetah_xr.cli.estimate import estimate
 from cheetah_xr.cli.sweep_summary import best_along, best_point
-from cheetah_xr.engine.gather import axes_of
+from cheetah_xr.engine.inputs.gather import axes_of
 from tests.helpers.rejection import rejected
 
 GPU = {"name": "g", "memory_gb": 80, "hbm_bandwidth_gb_s": 2000, "peak_bf16_tflops": 1000, "peak_fp8_tflops": 2000}

@@ -16,7 +16,7 @@ from cheetah_xr import calibration
 from cheetah_xr.calibration.objective import TAIL, search
 from cheetah_xr.calibration.parameters import KNOWN, NAMES, PARAMETERS, fields_of
 from cheetah_xr.calibration.sampling import diagnostics, sample
-from cheetah_xr.engine.posterior_axis import RESIDUAL_SCALES
+from cheetah_xr.engine.inputs.posterior_axis import RESIDUAL_SCALES
 from cheetah_xr.specs import Efficiency
 from tests.helpers.hypothesis_profiles import examples
 from tests.helpers.priors import draws_of_priors, write_csv

@@ -231,10 +231,10 @@ def _without_launches():
 
 def test_launches_depend_on_neither_batch_nor_length():
     """They stay on few points: one number for a whole grid of batches and lengths."""
-    from cheetah_xr.engine.arguments import Axes
     from cheetah_xr.engine.case_values import forward_pass_seconds
     from cheetah_xr.engine.evaluator import case_of
     from cheetah_xr.engine.grid import build
+    from cheetah_xr.engine.inputs.arguments import Axes
 
     axes = Axes("deepseek-v3", "b200-sxm", ["fp8", "nvfp4"], LAUNCHING, "decode", range(1, 9), range(1, 9))
     grid = build(axes)

@@ -9,7 +9,7 @@ import xarray as xr
 import cheetah_xr as cx
 from cheetah_xr.engine import evaluator as engine
 from cheetah_xr.engine import lazy as expressions
-from cheetah_xr.engine.gather import axes_of
+from cheetah_xr.engine.inputs.gather import axes_of
 from cheetah_xr.engine.variables import VARIABLES
 from cheetah_xr.sweep import blocks
 

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 import cheetah_xr as cx
-from cheetah_xr.engine.gather import axes_of
+from cheetah_xr.engine.inputs.gather import axes_of
 from cheetah_xr.engine.mixed_batch import evaluate_mixed
 from cheetah_xr.specs import load_gpu
 

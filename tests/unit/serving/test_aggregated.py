@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import cheetah_xr as cx
 from cheetah_xr.calibration.parameters import KNOWN
-from cheetah_xr.engine.posterior_axis import RESIDUAL_SCALES
+from cheetah_xr.engine.inputs.posterior_axis import RESIDUAL_SCALES
 from cheetah_xr.engine.validity import CODES
 from cheetah_xr.serving.result import LIMITS, VARIABLES
 from tests.helpers.hypothesis_profiles import examples

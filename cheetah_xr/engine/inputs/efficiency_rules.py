@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costmodel.formulas import Num
-from ..costmodel.operations import WEIGHT_CLASS
-from ..specs import GEMM_CLASSES, Precision
+from ...costmodel.formulas import Num
+from ...costmodel.operations import WEIGHT_CLASS
+from ...specs import GEMM_CLASSES, Precision
+from ..dims import DP, EP
 from .axes import Labelled
-from .dims import DP, EP
 
 Inputs = Mapping[str, Any]
 

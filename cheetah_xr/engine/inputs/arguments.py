@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from ..specs import DEGREES, AnyModel, Efficiency, Gpu, Options, Precision
+from ...specs import DEGREES, AnyModel, Efficiency, Gpu, Options, Precision
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -86,7 +86,8 @@ class Axes:
     """The arguments of a sweep, as given: records by axis, and numbers by name.
 
     `draws` are numbers by "record.field" that stand for the record's own, `coords` coordinates the result carries, and
-    `errors` residual scales: all three come from a posterior (:func:`cheetah_xr.engine.posterior_axis.with_draws`).
+    `errors` residual scales: all three come from a posterior
+    (:func:`cheetah_xr.engine.inputs.posterior_axis.with_draws`).
     """
 
     model: Any

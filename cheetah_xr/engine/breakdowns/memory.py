@@ -8,11 +8,12 @@ from typing import Unpack
 
 import pandas as pd
 
-from ..costmodel.capacity import cache_footprints
-from ..costmodel.kv_cache import CacheFootprint
-from ..costmodel.operations import ForwardPass
-from ..specs import AnyModel, Model, ParameterCountModel, Precision
-from .arguments import (
+from ...costmodel.capacity import cache_footprints
+from ...costmodel.kv_cache import CacheFootprint
+from ...costmodel.operations import ForwardPass
+from ...specs import AnyModel, Model, ParameterCountModel, Precision
+from ..case import Case
+from ..inputs.arguments import (
     Axes,
     GpuLike,
     InstanceArguments,
@@ -22,9 +23,8 @@ from .arguments import (
     PrecisionLike,
     spelled_out,
 )
-from .case import Case
-from .gather import axes_of
-from .one_point import one_point
+from ..inputs.gather import axes_of
+from ..one_point import one_point
 
 WEIGHTS = {
     "attn_proj": "attention",

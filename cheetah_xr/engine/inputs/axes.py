@@ -14,7 +14,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from ..specs import (
+from ...specs import (
     GROUP_NUMBERS,
     OWN_WIDTHS,
     Efficiency,
@@ -28,7 +28,7 @@ from ..specs import (
     Record,
     SpecError,
 )
-from . import dims as d
+from .. import dims as d
 from .arguments import Axes
 
 Array = NDArray[Any]

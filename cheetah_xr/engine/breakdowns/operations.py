@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ..costmodel.operations import OUTSIDE, LayerWork
-from ..specs import COMPUTE_TYPES, SpecError
-from .arguments import Axes
-from .case import Case
-from .dims import OPERATION
-from .one_point import one_point
-from .validity import CODES, NONE, lowest
+from ...costmodel.operations import OUTSIDE, LayerWork
+from ...specs import COMPUTE_TYPES, SpecError
+from ..case import Case
+from ..dims import OPERATION
+from ..inputs.arguments import Axes
+from ..one_point import one_point
+from ..validity import CODES, NONE, lowest
 
 ANY_GPU = {
     "name": "any",

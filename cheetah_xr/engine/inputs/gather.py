@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from ..specs import Options, SpecError, to_record
+from ...specs import Options, SpecError, to_record
 from .arguments import (
     DEFAULTS,
     Axes,

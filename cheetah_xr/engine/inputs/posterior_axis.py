@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ..specs import Efficiency, SpecError, to_record
-from . import dims as d
+from ...specs import Efficiency, SpecError, to_record
+from .. import dims as d
 from .arguments import Axes
 from .axes import Labelled, check_number
 

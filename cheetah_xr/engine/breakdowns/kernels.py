@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ..costmodel.operations import Num
-from ..costmodel.roofline import by_kernel, is_zero
-from ..costmodel.totals import priced
-from ..specs import KERNELS, Model
-from .arguments import Axes
-from .case import Case
-from .case_values import forward_pass_seconds
-from .dims import CAUSE, KERNEL
-from .evaluator import Array, Engine, as_dataset, case_of, check_size, prepare
-from .grid import Grid
-from .step_time import CAUSES
-from .validity import CODES, NONE, lowest
-from .variables import EVERYTHING
+from ...costmodel.operations import Num
+from ...costmodel.roofline import by_kernel, is_zero
+from ...costmodel.totals import priced
+from ...specs import KERNELS, Model
+from ..case import Case
+from ..case_values import forward_pass_seconds
+from ..dims import CAUSE, KERNEL
+from ..evaluator import Array, Engine, as_dataset, case_of, check_size, prepare
+from ..grid import Grid
+from ..inputs.arguments import Axes
+from ..step_time import CAUSES
+from ..validity import CODES, NONE, lowest
+from ..variables import EVERYTHING
 
 SOMETIMES = ("indexer", "small_ops")
 """Kernels that are named only where some forward pass has them."""

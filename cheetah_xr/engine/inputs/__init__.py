@@ -1,0 +1,1 @@
+"""From arguments to labelled inputs: records, axes, posteriors, efficiencies by precision and layout."""
