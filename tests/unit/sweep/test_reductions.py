@@ -97,7 +97,7 @@ def test_shipped_reductions_equal_the_whole(name, elsewhere, monkeypatch):
     names = job.plan.engine.names
     monkeypatch.undo()
     axes = job.sweep.axes()
-    given = {k: v for k, v in vars(axes).items() if k not in ("draws", "beside", "errors")}
+    given = {k: v for k, v in vars(axes).items() if k not in ("draws", "coords", "errors")}
     whole = evaluate(**given, outputs=list(names))
     expected = job.sweep.best.of(whole)
     for variable in (job.sweep.best.metric, *job.sweep.best.keep, "best_batch"):
