@@ -38,7 +38,7 @@ def case_of_rows(
     batch, seq_len
         Sequences of the instance and their tokens, whole numbers.
     options
-        Options beside :data:`SERVED`.
+        Options in addition to :data:`SERVED`.
     """
 
     given = arguments_of(rows, phase, degrees, batch, seq_len)

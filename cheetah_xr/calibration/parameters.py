@@ -125,8 +125,8 @@ NAMES = tuple(parameter.name for parameter in PARAMETERS)
 def base_values() -> dict[str, float]:
     """Return the fields before any parameter: those of ``ideal``, and :data:`KNOWN`; none used in place of another."""
     ideal = load_efficiency("ideal")
-    found = {name: getattr(ideal, name) for name in Efficiency.numeric_fields()}
-    return {name: float(value) for name, value in found.items() if value is not None} | KNOWN
+    fields = {name: getattr(ideal, name) for name in Efficiency.numeric_fields()}
+    return {name: float(value) for name, value in fields.items() if value is not None} | KNOWN
 
 
 def fields_of(points: Array, base: Mapping[str, float] | None = None) -> dict[str, Array]:
@@ -157,5 +157,5 @@ def log_prior(points: Array) -> Array:
     median = np.log([parameter.median for parameter in PARAMETERS])
     spread = np.array([parameter.spread for parameter in PARAMETERS])
     most = np.log([parameter.most for parameter in PARAMETERS])
-    found = -0.5 * np.sum(((points - median) / spread) ** 2, axis=1)
-    return np.where(np.all(points <= most, axis=1), found, -np.inf)
+    log_density = -0.5 * np.sum(((points - median) / spread) ** 2, axis=1)
+    return np.where(np.all(points <= most, axis=1), log_density, -np.inf)

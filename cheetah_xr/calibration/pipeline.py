@@ -118,14 +118,14 @@ def _reject_unpredictable(rows: pd.DataFrame, seconds: Array) -> None:
         raise SpecError(f"{bad['id'].iloc[0]}: no time can be predicted: a layout, peak or link the model cannot price")
 
 
-def predict(rows: pd.DataFrame, found: Calibration, probability: float = 0.9) -> pd.DataFrame:
+def predict(rows: pd.DataFrame, calibration: Calibration, probability: float = 0.9) -> pd.DataFrame:
     """Predict the times of rows with their intervals.
 
     Parameters
     ----------
     rows
         Rows of the table of measurements.
-    found
+    calibration
         A calibration.
     probability
         Probability of an interval.
@@ -137,11 +137,11 @@ def predict(rows: pd.DataFrame, found: Calibration, probability: float = 0.9) ->
         and high_s, the ends of the interval a measurement is expected in.
     """
     problem = make_problem(rows)
-    fields = fields_of(np.log([[found.best[name] for name in NAMES]]))
+    fields = fields_of(np.log([[calibration.best[name] for name in NAMES]]))
     best = problem.seconds(fields)[:, 0]
-    seconds = problem.seconds(fields_of(np.log(found.draws[list(NAMES)].to_numpy())))
+    seconds = problem.seconds(fields_of(np.log(calibration.draws[list(NAMES)].to_numpy())))
     log_residual_scales = problem.log_residual_scales(
-        np.log(found.draws[list(RESIDUAL_SCALES)].to_numpy()), problem.prefill_fraction(fields)[:, 0]
+        np.log(calibration.draws[list(RESIDUAL_SCALES)].to_numpy()), problem.prefill_fraction(fields)[:, 0]
     )
     ends, t = [(1 - probability) / 2, (1 + probability) / 2], multiples(20, TAIL)
     each = zip(seconds, np.exp(log_residual_scales), strict=True)
@@ -150,7 +150,7 @@ def predict(rows: pd.DataFrame, found: Calibration, probability: float = 0.9) ->
         {
             "id": problem.rows["id"].to_numpy(),
             "mode": problem.rows["mode"].to_numpy(),
-            "efficiency": found.name,
+            "efficiency": calibration.name,
             "measured_s": problem.measured,
             "predicted_s": best,
             "low_s": low,
@@ -159,20 +159,20 @@ def predict(rows: pd.DataFrame, found: Calibration, probability: float = 0.9) ->
     )
 
 
-def efficiency_text(found: Calibration, source: str, notes: str) -> str:
+def efficiency_text(calibration: Calibration, source: str, notes: str) -> str:
     """Return the YAML file of a profile: four digits of every field, and where they are from."""
-    values = fields_of(np.log([[found.best[name] for name in NAMES]]), dict(KNOWN))
-    lines = [f"name: {found.name}", ""]
+    values = fields_of(np.log([[calibration.best[name] for name in NAMES]]), dict(KNOWN))
+    lines = [f"name: {calibration.name}", ""]
     lines += [f"{key}: {float(f'{value[0]:.4g}')!r}" for key, value in values.items()]
     known = "kernel tables of aiconfigurator-core 0.12.0 (docs/evidence/kernel-tables.md), the same for every engine"
     lines += ["", "sources:", *(f'  {key}: "{known}"' for key in KNOWN), f'  "*": "{source}"', f"notes: >-\n  {notes}"]
     return "\n".join(lines) + "\n"
 
 
-def write(found: Calibration, folder: Path, source: str, notes: str) -> tuple[Path, Path]:
+def write(calibration: Calibration, folder: Path, source: str, notes: str) -> tuple[Path, Path]:
     """Write ``<name>.yaml`` and ``<name>.csv`` (posterior samples) into a folder that is made if need be."""
     folder.mkdir(parents=True, exist_ok=True)
-    record, draws = folder / f"{found.name}.yaml", folder / f"{found.name}.csv"
-    record.write_text(efficiency_text(found, source, notes), encoding="utf-8")
-    found.draws.to_csv(draws, index=False, float_format="%.5g")
+    record, draws = folder / f"{calibration.name}.yaml", folder / f"{calibration.name}.csv"
+    record.write_text(efficiency_text(calibration, source, notes), encoding="utf-8")
+    calibration.draws.to_csv(draws, index=False, float_format="%.5g")
     return record, draws

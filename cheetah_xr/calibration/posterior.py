@@ -74,8 +74,8 @@ def _dataset(columns: Mapping[str, Array], name: str) -> xr.Dataset:
             ds[field] = (d.DRAW, columns[parameter.name], {**described(field), "parameter": parameter.name})
     of = ("models without routed experts", "models with routed experts", "prefill interference")
     for scale, what in zip(RESIDUAL_SCALES, of, strict=True):
-        words = {"units": "1", "long_name": f"residual scale, of ln(measured/predicted): {what}", "dof": TAIL}
-        ds[scale] = (d.DRAW, columns[scale], words)
+        attributes = {"units": "1", "long_name": f"residual scale, of ln(measured/predicted): {what}", "dof": TAIL}
+        ds[scale] = (d.DRAW, columns[scale], attributes)
     base = _base(name).canonical()
     return ds.assign_attrs({"name": name, "dof": TAIL, BASE: json.dumps(base, sort_keys=True)})
 
@@ -89,9 +89,9 @@ def _check_columns(names: Sequence[str], where: str, kind: str) -> None:
     missing = [name for name in COLUMNS if name not in names]
     unknown = [name for name in names if name not in COLUMNS]
     twice = sorted({name for name in names if names.count(name) > 1})
-    for problem, found in (("missing", missing), ("unknown", unknown), ("given twice", twice)):
-        if found:
-            raise SpecError(f"{where}: {kind} {problem}: {', '.join(found)}; expected {', '.join(COLUMNS)}")
+    for problem, wrong in (("missing", missing), ("unknown", unknown), ("given twice", twice)):
+        if wrong:
+            raise SpecError(f"{where}: {kind} {problem}: {', '.join(wrong)}; expected {', '.join(COLUMNS)}")
 
 
 def _check_values(values: Array, name: str, where: str, row: Callable[[int], str]) -> None:
@@ -115,11 +115,11 @@ def _read_csv(path: Path) -> dict[str, Array]:
     for number, cells in rows:
         if len(cells) != len(header):
             raise SpecError(f"{path}: row {number} has {len(cells)} cells; the header has {len(header)}")
-    found = {}
+    columns = {}
     for place, name in enumerate(header):
-        found[name] = np.array([_number(cells[place], f"{path}: column {name!r}, row {n}") for n, cells in rows])
-        _check_values(found[name], name, str(path), lambda place: f"row {rows[place][0]}")
-    return found
+        columns[name] = np.array([_number(cells[place], f"{path}: column {name!r}, row {n}") for n, cells in rows])
+        _check_values(columns[name], name, str(path), lambda place: f"row {rows[place][0]}")
+    return columns
 
 
 def _lines(path: Path) -> list[tuple[int, list[str]]]:
@@ -158,7 +158,7 @@ def _read_chains(path: Path) -> xr.Dataset:
 def _of_chains(chains: xr.Dataset, where: str, name: str) -> xr.Dataset:
     """Draws of all chains one after the other."""
     _check_columns([str(n) for n in chains.data_vars], where, "variables")
-    found, n = {}, chains.sizes.get(d.DRAW, 0)
+    columns, n = {}, chains.sizes.get(d.DRAW, 0)
     for column in COLUMNS:
         values = chains[column]
         if set(values.dims) != {CHAIN, d.DRAW} or values.dtype.kind not in "iuf" or values.size == 0:
@@ -167,6 +167,6 @@ def _of_chains(chains: xr.Dataset, where: str, name: str) -> xr.Dataset:
                 f"got {values.dtype} on {dict(values.sizes)}"
             )
         ordered = values.transpose(CHAIN, d.DRAW).values
-        found[column] = ordered.reshape(-1).astype(np.float64)
-        _check_values(found[column], column, where, lambda place: f"{CHAIN} {place // n}, {d.DRAW} {place % n}")
-    return _dataset(found, name)
+        columns[column] = ordered.reshape(-1).astype(np.float64)
+        _check_values(columns[column], column, where, lambda place: f"{CHAIN} {place // n}, {d.DRAW} {place % n}")
+    return _dataset(columns, name)

@@ -83,9 +83,9 @@ def predicted_rows(name: str, table: pd.DataFrame) -> pd.DataFrame:
     return table[pooled | own]
 
 
-def held_out_error(predictions: pd.DataFrame, held: pd.Series[bool]) -> str:
+def held_out_error(predictions: pd.DataFrame, is_held_out: pd.Series[bool]) -> str:
     """Return a text of the mean and median error of held-out rows by mode."""
-    rows = predictions[held.to_numpy()]
+    rows = predictions[is_held_out.to_numpy()]
     error = (rows["predicted_s"] / rows["measured_s"] - 1).abs() * 100
     parts = [
         f"{mode} {error[group].mean():.1f} % mean, {error[group].median():.1f} % median of {len(group)} rows"
@@ -175,8 +175,8 @@ def _fit_and_write(
     fitted = rows_of(name, table)
     result = calibrate(fitted, name, effort, seed, lambda stage, *done: _said.put((f"{name}: {stage}", *done)))
     predicted = predict(predicted_rows(name, table), result)
-    held = predicted["id"].map(table.set_index("id")["side"]) == "held out"
-    _, draws = write(result, specs / "efficiencies", *described(result, fitted, predicted, held, seed))
+    is_held_out = predicted["id"].map(table.set_index("id")["side"]) == "held out"
+    _, draws = write(result, specs / "efficiencies", *described(result, fitted, predicted, is_held_out, seed))
     draws.replace(specs / "posteriors" / draws.name)
     result.chains.to_netcdf(outputs / f"{name}.nc", group="posterior")
     result.checks.to_csv(outputs / f"{name}-diagnostics.csv", float_format="%.4g")
@@ -184,7 +184,7 @@ def _fit_and_write(
 
 
 def described(
-    result: Calibration, fitted: pd.DataFrame, predicted: pd.DataFrame, held: pd.Series[bool], seed: int
+    result: Calibration, fitted: pd.DataFrame, predicted: pd.DataFrame, is_held_out: pd.Series[bool], seed: int
 ) -> tuple[str, str]:
     """Return source and notes of a profile's file."""
     last = fitted["date"].replace("", np.nan).dropna()
@@ -195,7 +195,8 @@ def described(
     )
     r_hat, samples = result.checks["r_hat"].max(), result.checks["effective_samples"].min()
     notes = (
-        f"{PROFILES[result.name].what}. Held-out errors: {held_out_error(predicted, held)}. Largest r-hat {r_hat:.3f}, "
+        f"{PROFILES[result.name].what}. Held-out errors: {held_out_error(predicted, is_held_out)}. "
+        f"Largest r-hat {r_hat:.3f}, "
         f"smallest effective sample size {samples:.0f}. Fitted with overlap_ep 0 (one micro-batch overlaps no "
         "all-to-all) and the serving model (docs/explanation/serving-model.md). Posterior samples: specs/posteriors."
     )
