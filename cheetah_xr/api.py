@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Unpack
 
-import numpy as np
 import xarray as xr
 
 from .analysis.derive import DERIVED, derive
-from .engine import dims as d
 from .engine.breakdowns.kernels import breakdown_of
 from .engine.breakdowns.operations import ANY_GPU, operations_of
 from .engine.evaluator import evaluate_axes
@@ -26,11 +24,10 @@ from .engine.inputs.arguments import (
     Source,
     spelled_out,
 )
-from .engine.inputs.axes import layout_labels
 from .engine.inputs.gather import axes_of, options_of
-from .engine.validity import CODES
+from .engine.layouts import valid_layouts
 from .engine.variables import VARIABLES
-from .specs import AnyModel, Model, Options, SpecError, load_model
+from .specs import AnyModel, Options, SpecError, load_model
 
 
 @spelled_out(InstanceArguments, after="phase")
@@ -256,27 +253,4 @@ def layouts(n_gpus: int, model: Source | AnyModel, options: OptionsLike = None) 
     >>> valid.tp.values.tolist(), valid.dp.values.tolist()
     ([1, 2, 4], [4, 2, 1])
     """
-    return layouts_of(n_gpus, load_model(model), options_of(options))
-
-
-MOST_GPUS = 1_000_000
-"""GPUs of an instance whose layouts are listed."""
-
-
-def layouts_of(n_gpus: int, model: AnyModel, options: Options) -> xr.Dataset:
-    """Return the layouts for which no condition on model and layout applies."""
-    if isinstance(n_gpus, bool) or not isinstance(n_gpus, (int, np.integer)) or n_gpus < 1:
-        raise SpecError(f"n_gpus: expected a whole number of at least 1, got {n_gpus!r}")
-    if n_gpus > MOST_GPUS:
-        raise SpecError(f"n_gpus: expected at most {MOST_GPUS:,}, got {n_gpus!r}")
-    divisors = [n for n in range(1, n_gpus + 1) if n_gpus % n == 0]
-    moe = isinstance(model, Model) and model.is_moe
-    pairs = [(tp, ep) for tp in divisors for ep in (divisors if moe else [1])]
-    tp = xr.DataArray([p[0] for p in pairs], dims=d.LAYOUT)
-    ep = xr.DataArray([p[1] for p in pairs], dims=d.LAYOUT)
-    degrees: dict[str, Any] = {"tp": tp, "dp": n_gpus // tp, "ep": ep}
-    axes = axes_of(model, ANY_GPU, efficiency="ideal", options=options.ignoring_memory(), **degrees)
-    valid = evaluate_axes(axes, ["status"], "float32", 4e9)["status"].values == CODES["ok"]
-    columns = {name: (d.LAYOUT, values.values[valid]) for name, values in degrees.items()}
-    labels = layout_labels(**{name: column for name, (_, column) in columns.items()})
-    return xr.Dataset(columns, coords={d.LAYOUT: labels})
+    return valid_layouts(n_gpus, load_model(model), options_of(options))

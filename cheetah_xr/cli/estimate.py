@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import xarray as xr
 from rich.console import Group
 from rich.table import Table
 
 from ..analysis.derive import DERIVED, derive
-from ..api import layouts
+from ..engine.alternatives import explain_rejection
 from ..engine.breakdowns.kernels import breakdown_of
 from ..engine.breakdowns.memory import Item, memory_of, size
 from ..engine.case import Case
 from ..engine.evaluator import evaluate_axes
 from ..engine.inputs.arguments import Axes
-from ..engine.validity import BOTTLENECKS, CODES, REASONS, RUNS
+from ..engine.validity import BOTTLENECKS, CODES, REASONS
 from ..engine.variables import TIME_PARTS
-from ..specs import COMPUTE_TYPES, AnyModel, SpecError, load_gpu, load_model, load_precision
+from ..specs import SpecError
 
 
 def estimate(axes: Axes) -> tuple[xr.Dataset, xr.Dataset]:
@@ -30,74 +28,12 @@ def estimate(axes: Axes) -> tuple[xr.Dataset, xr.Dataset]:
         When the point cannot run: the reason, the bytes missing, and what would be valid.
     """
     ds = evaluate_axes(axes, None, "float64", 1e9)
-    code = int(ds["status"])
-    if code not in RUNS:
-        name = next(n for n, value in CODES.items() if value == code)
-        drafter = _refused_drafter(axes)
-        if drafter is not None:
-            raise SpecError(f"the drafter {drafter.name} cannot run here: {REASONS[name]} ({name})")
-        raise SpecError(f"{REASONS[name]} ({name}){_advice(axes, ds, name)}")
+    reason = explain_rejection(axes, ds)
+    if reason is not None:
+        raise SpecError(reason)
     metrics = [name for name, metric in DERIVED.items() if metric.phase in (None, str(ds["phase"].values))]
     parts = breakdown_of(axes, 4e9)
     return derive(ds, metrics), parts
-
-
-def _refused_drafter(axes: Axes) -> AnyModel | None:
-    """The draft model, where the same point without it is valid."""
-    drafter = axes.options.drafter
-    if isinstance(drafter, str):
-        return None
-    free = axes.options.ignoring_memory()
-    both = replace(axes, options=free)
-    alone = replace(axes, options=free.model_copy(update={"drafter": "free"}))
-    runs = [int(evaluate_axes(a, ["status"], "float64", 1e9)["status"]) in RUNS for a in (alone, both)]
-    return drafter if runs == [True, False] else None
-
-
-def _advice(axes: Axes, ds: xr.Dataset, name: str) -> str:
-    """What would be valid instead."""
-    n = int(ds["n_gpus"])
-    if name == "infeasible_memory":
-        missing = (
-            f": {float(ds['memory_shortfall']) / 1e9:.2f} GB short on each GPU; max_batch is {int(ds['max_batch'])}"
-        )
-        return missing + _smallest_tp(axes)
-    if name in ("tp_heads", "tp_kv_heads", "tp_width"):
-        valid = ", ".join(str(tp) for tp in _valid_tp(axes))
-        return f"; valid tp: {valid}" if valid else "; no tp is valid with these options"
-    if name in ("ep_layout", "etp_width"):
-        found = layouts(n, load_model(axes.model), axes.options)
-        same = found["ep"].values[found["tp"].values == axes.tp]
-        return f"; valid ep for tp {axes.tp}, dp {axes.dp}: {', '.join(str(ep) for ep in same) or 'none'}"
-    if name == "no_mtp":
-        return f": {load_model(axes.model).name} has none; drafter may be free or a model"
-    if name == "no_peak":
-        gpu, precision = load_gpu(axes.gpu), load_precision(axes.precision)
-        wanted = {getattr(precision, f) for f in type(precision).model_fields if f.endswith("_compute")}
-        lacking = sorted(t for t in wanted if getattr(gpu, f"peak_{t}") is None)
-        peaks = [t for t in COMPUTE_TYPES if getattr(gpu, f"peak_{t}") is not None]
-        return f": {gpu.name} has no peak for {', '.join(lacking)}; it has {', '.join(peaks)}"
-    if name in ("no_link", "no_nic"):
-        return f": {load_gpu(axes.gpu).name}, {n} GPUs"
-    if name == "seq_beyond_max":
-        return f": {load_model(axes.model).max_seq_len:,} tokens"
-    return ""
-
-
-def _valid_tp(axes: Axes) -> list[int]:
-    """Tensor-parallel degrees the model allows, up to its query heads."""
-    model = load_model(axes.model)
-    most = getattr(model, "n_heads", None) or 64
-    return [tp for tp in range(1, most + 1) if most % tp == 0 and tp in layouts(tp, model, axes.options)["tp"].values]
-
-
-def _smallest_tp(axes: Axes) -> str:
-    """The smallest tensor-parallel degree at which the same batch fits."""
-    for tp in _valid_tp(axes):
-        bigger = replace(axes, tp=tp, ep=1)
-        if tp > axes.tp and int(evaluate_axes(bigger, ["status"], "float64", 1e9)["status"]) == CODES["ok"]:
-            return f"; the smallest tp that fits is {tp}"
-    return "; no tp fits it"
 
 
 def render(ds: xr.Dataset, parts: xr.Dataset) -> Group:
