@@ -40,7 +40,7 @@ def _one_gpu(tokens: int) -> ForwardPass:
 
 
 def kv_per_token(model: AnyModel, precision: Precision) -> float:
-    """Bytes a sequence grows by with every token once its windows are full, one GPU."""
+    """Return the bytes a sequence grows by with every token once its windows are full, one GPU."""
     rows = cache_footprints(model, precision, _one_gpu(1))
     return float(
         sum(count * item.bytes_per_token / item.tokens_per_entry for count, item in rows if item.max_tokens is None)
@@ -48,28 +48,28 @@ def kv_per_token(model: AnyModel, precision: Precision) -> float:
 
 
 def kv_per_sequence(model: AnyModel, precision: Precision, tokens: int) -> float:
-    """Bytes one sequence keeps, one GPU."""
+    """Return the KV-cache footprint of one sequence, in bytes on one GPU."""
     return float(cache_bytes(model, precision, _one_gpu(tokens)))
 
 
 def attention_kind(model: AnyModel) -> str:
-    """Kinds of attention and how many layers have each: "36 deltanet, 12 gqa"."""
+    """Return the kinds of attention and how many layers have each: "36 deltanet, 12 gqa"."""
     if isinstance(model, ParameterCountModel):
         return "parameter-count"
-    found: dict[str, int] = {}
+    layers: dict[str, int] = {}
     for group in model.groups:
         window = f" w{group.window}" if group.window and group.attention == "gqa" else ""
         limit = f" c{group.chunk}" if group.chunk else window
-        made = f" /{group.compress}" if group.compress else ""
+        entry = f" /{group.compress}" if group.compress else ""
         index = f" top {model.index_top_k}" if group.indexer != "none" else ""
         if group.attention != "none":
-            kind = f"{group.attention}{limit}{made}{index}"
-            found[kind] = found.get(kind, 0) + group.count
-    return ", ".join(f"{count} {kind}" for kind, count in found.items())
+            kind = f"{group.attention}{limit}{entry}{index}"
+            layers[kind] = layers.get(kind, 0) + group.count
+    return ", ".join(f"{count} {kind}" for kind, count in layers.items())
 
 
 def models() -> Table:
-    """Models: size, attention, cache in bf16."""
+    """List the models: size, attention, cache in bf16."""
     bf16 = specs.load_precision("bf16")
     table = Table(box=None)
     for column in ("model", "parameters (1e9)", "active (1e9)", "KV/token (kB)", "KV at 8k (MB)", "max tokens"):
@@ -93,7 +93,7 @@ def models() -> Table:
 
 
 def gpus() -> Table:
-    """Accelerators: memory, rates, price."""
+    """List the accelerators: memory, rates, price."""
     columns = (
         "memory GB",
         "HBM GB/s",
@@ -126,7 +126,7 @@ def gpus() -> Table:
 
 
 def precisions() -> Table:
-    """Precisions: bytes and compute types."""
+    """List the precisions: bytes and compute types."""
     table = _table(
         "precision", "weights B", "experts B", "GEMM inputs B", "GEMM type", "attention core", "KV B", "act. B"
     )
@@ -149,7 +149,7 @@ def efficiencies() -> Table:
 
 
 def sweeps() -> Table:
-    """Shipped sweeps and their questions."""
+    """List the shipped sweeps and their questions."""
     from ..sweep.config import read_sweep
 
     table = Table("sweep", "question", box=None)

@@ -1,4 +1,4 @@
-"""Where the command line prints: answers on standard output, the rest on standard error."""
+"""Where the command line prints: results on standard output, the rest on standard error."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""What a sweep would do, and what it answered in a few lines."""
+"""What a sweep would compute, and its result in a few lines: status, bottlenecks, best points."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,15 +14,14 @@ from ..analysis.derive import DERIVED, lower_is_better
 from ..engine.dims import LAYOUT, LEADING, PARALLEL, PHASE, RECORDS, TRAILING
 from ..engine.evaluator import canonical_json
 from ..engine.validity import BOTTLENECKS, CODES
-from ..sweep.store.completion import Completion
-from ..sweep.store.reader import open_result, open_store
+from ..sweep.store.reader import open_result
 
 if TYPE_CHECKING:
     from ..sweep.runner import Job
 
 
 def render_job(job: Job) -> str:
-    """What a sweep would do: blocks, what is stored, and the resolved specs."""
+    """Describe what a sweep would do: blocks, what is stored, and the resolved specs."""
     lines = [f"store: {job.path}", f"block: {', '.join(f'{dim} {step}' for dim, step in job.blocks.steps.items())}"]
     for product in job.plan.products:
         shape = " x ".join(f"{dim} {n}" for dim, n in zip(product.dims, product.shape, strict=True)) or "scalar"
@@ -35,15 +33,15 @@ def render_job(job: Job) -> str:
 
 
 def summarize(job: Job) -> list[str]:
-    """Question, what runs, what bounds it, and the best point by the sweep's headline metric."""
+    """Summarize a result: question, what runs, what bounds it, and the best point by the sweep's headline metric."""
     ds = open_result(job.path)
     lines = [job.sweep.question]
     if "status" in ds:
-        lines.append(f"status: {shares(ds['status'], CODES)}")
+        lines.append(f"status: {fractions_of_points(ds['status'], CODES)}")
     if "bottleneck" in ds and job.sweep.best is None:
-        lines.append(f"bound by: {shares(ds['bottleneck'], BOTTLENECKS)}")
+        lines.append(f"bound by: {fractions_of_points(ds['bottleneck'], BOTTLENECKS)}")
     if "bottleneck_count" in ds:
-        lines.append(f"bound by: {counted(ds['bottleneck_count'])}")
+        lines.append(f"bound by: {fractions_counted(ds['bottleneck_count'])}")
     values = headline_values(job, ds)
     if values is not None:
         lines.append(best_point(values))
@@ -54,44 +52,8 @@ def summarize(job: Job) -> list[str]:
     return lines
 
 
-def describe(path: str | Path, found: Completion) -> str:
-    """What a store holds: question, completeness, axes, variables, provenance.
-
-    Parameters
-    ----------
-    path
-        Folder or URL.
-    found
-        Its blocks, checked.
-
-    Raises
-    ------
-    SpecError
-        When there is no result at `path`.
-    """
-    ds = open_store(path, chunks=None)
-    lines = [str(ds.attrs.get(name, "")) for name in ("title", "question")]
-    lines += [*_completeness(found), f"computed by cheetah_xr {ds.attrs['cheetah_xr_version']}, model version "]
-    lines[-1] += f"{ds.attrs['model_version']}, fingerprint {ds.attrs['fingerprint']}"
-    for dim, size in ds.sizes.items():
-        ends = f": {_label(ds[dim].values[0])} to {_label(ds[dim].values[-1])}" if dim in ds.coords else ""
-        lines.append(f"axis {dim}: {size}{ends}")
-    for name, values in ds.data_vars.items():
-        shape = f"({', '.join(map(str, values.dims))}) {values.dtype}, {values.nbytes / 1e6:,.3g} MB"
-        lines.append(f"variable {name} [{values.attrs.get('units', '1')}] {shape}: {values.attrs.get('long_name', '')}")
-    return "\n".join(lines)
-
-
-def _completeness(found: Completion) -> list[str]:
-    """Whether all blocks are there and intact, and which are not."""
-    if found.complete:
-        return [f"complete: {found.total} of {found.total} blocks, all checksums right"]
-    lines = [f"incomplete: {len(found.done)} of {found.total} blocks; run the sweep again to fill it"]
-    return lines + [f"damaged: block {number}: {', '.join(keys)}" for number, keys in found.damaged.items()]
-
-
 def headline_values(job: Job, ds: xr.Dataset) -> xr.DataArray | None:
-    """The metric a sweep is about where its conditions hold, with what was chosen along reduced axes as coordinates.
+    """Return the metric a sweep is about where its conditions hold; choices along reduced axes are coordinates.
 
     A condition on a metric of one phase leaves that phase.
     """
@@ -112,27 +74,31 @@ def headline_values(job: Job, ds: xr.Dataset) -> xr.DataArray | None:
     return values.load()
 
 
-def counted(counts: xr.DataArray) -> str:
-    """Share of points under every flag of a histogram."""
+def fractions_counted(counts: xr.DataArray) -> str:
+    """Return the fraction of points under every flag of a histogram, largest first."""
     label = counts.dims[-1]
     totals = counts.sum([dim for dim in counts.dims if dim != label]).load()
     whole = int(totals.sum())
-    found = [(int(n) / whole, str(name)) for name, n in zip(totals[label].values, totals.values, strict=True) if n]
-    return ", ".join(f"{name} {share:.1%}" for share, name in sorted(found, reverse=True)) if whole else "no point runs"
+    fractions = [(int(n) / whole, str(name)) for name, n in zip(totals[label].values, totals.values, strict=True) if n]
+    return _largest_first(fractions) if whole else "no point runs"
 
 
-def shares(flags: xr.DataArray, codes: dict[str, int]) -> str:
-    """Share of points under every code, largest first."""
+def fractions_of_points(flags: xr.DataArray, codes: dict[str, int]) -> str:
+    """Return the fraction of points under every code, largest first."""
     counts = np.bincount(flags.values.reshape(-1).astype(np.int64) + 1, minlength=max(codes.values()) + 2)[1:]
     total = counts.sum()
     if not total:
         return "no point runs"
-    found = [(counts[code] / total, name) for name, code in codes.items() if counts[code]]
-    return ", ".join(f"{name} {share:.1%}" for share, name in sorted(found, reverse=True))
+    fractions = [(counts[code] / total, name) for name, code in codes.items() if counts[code]]
+    return _largest_first(fractions)
+
+
+def _largest_first(fractions: list[tuple[float, str]]) -> str:
+    return ", ".join(f"{name} {fraction:.1%}" for fraction, name in sorted(fractions, reverse=True))
 
 
 def best_point(values: xr.DataArray) -> str:
-    """The best value of a metric and where it is reached."""
+    """Return the best value of a metric and where it is reached."""
     metric = str(values.name)
     if not bool(values.notnull().any()):
         return f"no point has a {metric}"
@@ -141,7 +107,7 @@ def best_point(values: xr.DataArray) -> str:
     labels = [f"{name} {point[name].item()}" for name in (*RECORDS, PHASE) if name in point.coords]
     numbers = [f"{name} {point[name].item():,}" for name in (*PARALLEL, *TRAILING) if name in point.coords]
     named = {*LEADING, *TRAILING, LAYOUT}
-    user = [f"{dim} {_label(point[dim].item())}" for dim in values.dims if dim not in named and dim in point.coords]
+    user = [f"{dim} {label_text(point[dim].item())}" for dim in values.dims if dim not in named and dim in point.coords]
     user += [f"{str(name).removeprefix('best_')} {_chosen(point[name])}" for name in point.coords if _is_chosen(name)]
     word = "lowest" if lower else "highest"
     where = ", ".join([*labels, *numbers, *user])
@@ -149,29 +115,31 @@ def best_point(values: xr.DataArray) -> str:
 
 
 def best_along(values: xr.DataArray, axis: str) -> str:
-    """The best value of a metric for every value of an axis (or of a coordinate along one)."""
+    """Return the best value of a metric for every value of an axis (or of a coordinate along one)."""
     metric = str(values.name)
     dim = values[axis].dims[0]
     others = [d for d in values.dims if d != dim]
     best = values.min(others) if lower_is_better(metric) else values.max(others)
-    found = [f"{_label(label)} = {shown(value)}" for label, value in zip(best[axis].values, best.values, strict=True)]
-    return f"best {metric} ({unit_of(values)}) by {axis}: {', '.join(found)}"
+    pairs = zip(best[axis].values, best.values, strict=True)
+    bests = ", ".join(f"{label_text(label)} = {shown(value)}" for label, value in pairs)
+    return f"best {metric} ({unit_of(values)}) by {axis}: {bests}"
 
 
 def shown(value: float) -> str:
-    """A number with four digits that matter, never in powers of ten below a million."""
+    """Return a number with four digits that matter, never in powers of ten below a million."""
     if np.isnan(value):
         return "none"
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 def unit_of(values: xr.DataArray) -> str:
-    """Unit as people say it."""
+    """Return the unit of a metric, tokens/s for rates."""
     units = str(values.attrs.get("units", ""))
     return "tokens/s" if units == "1/s" else units
 
 
-def _label(label: object) -> str:
+def label_text(label: object) -> str:
+    """Return the label of a coordinate, numbers in their shortest form."""
     return f"{label:g}" if isinstance(label, (int, float, np.number)) else str(label)
 
 
@@ -180,7 +148,7 @@ def _is_chosen(name: Hashable) -> bool:
 
 
 def _chosen(value: xr.DataArray) -> str:
-    """Label or number of a reduced axis at the best point."""
+    """Return the label or number of a reduced axis at the best point."""
     if "flag_meanings" in value.attrs:
         return str(value.attrs["flag_meanings"]).split()[int(value)]
     return f"{value.item():,.6g}"

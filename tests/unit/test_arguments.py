@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 import cheetah_xr as cx
-from cheetah_xr.cli.estimate import estimate
+from cheetah_xr.cli.estimate import evaluate_point
 from cheetah_xr.engine.inputs.arguments import DEFAULTS, Axes, InstanceArguments, hints
 from tests.helpers.rejection import rejected
 
@@ -109,7 +109,7 @@ def test_memory_of_overridden_numbers():
 
 @pytest.mark.parametrize("more", [{"overrides": {"gpu.hbm_bandwidth": 1e12}}, {"scales": {"gpu.hbm_bandwidth": 0.25}}])
 def test_an_estimate_breaks_down_what_it_evaluates(more):
-    ds, parts = estimate(Axes(**POINT, **more))
+    ds, parts = evaluate_point(Axes(**POINT, **more))
     assert float(parts["step_time"]) == float(ds["step_time"])
     total = parts["time"].sum() + parts["time_overhead"] - parts["time_overlapped"]
     assert float(total) == pytest.approx(float(ds["step_time"]))

@@ -43,7 +43,7 @@ def command(words):
 HELP = [
     "--help",
     "--version",
-    *(f"{name} --help" for name in ("sweep", "estimate", "serve", "info", "figures", "list")),
+    *(f"{name} --help" for name in ("sweep", "estimate", "serve", "info", "figures", "calibrate", "validate", "list")),
 ]
 
 

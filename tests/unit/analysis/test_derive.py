@@ -7,7 +7,7 @@ import xarray as xr
 import cheetah_xr as cx
 from cheetah_xr.analysis import DERIVED, best, mean_ttft, pareto, request_latency
 from cheetah_xr.analysis.derive import Metric, lower_is_better
-from cheetah_xr.cli.estimate import estimate
+from cheetah_xr.cli.estimate import evaluate_point
 from cheetah_xr.cli.sweep_summary import best_along, best_point
 from cheetah_xr.engine.inputs.gather import axes_of
 from tests.helpers.rejection import rejected
@@ -178,7 +178,7 @@ def test_a_row_is_all_a_metric_needs(added):
     assert best_point(ds.synthetic).startswith(f"{word} synthetic: ")
     assert "batch 1," in best_point(ds.synthetic)
     assert best_along(ds.synthetic.expand_dims("seq_len"), "seq_len").endswith(f"= {float(ds.synthetic[0]):.4g}")
-    point, _ = estimate(axes_of("llama-3.1-8b", GPU, "bf16", batch=1, seq_len=8000, efficiency="ideal"))
+    point, _ = evaluate_point(axes_of("llama-3.1-8b", GPU, "bf16", batch=1, seq_len=8000, efficiency="ideal"))
     assert float(point.synthetic) == pytest.approx(float(ds.synthetic[0]), rel=1e-6)
 
 

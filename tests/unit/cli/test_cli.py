@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+import typer.main
 from typer.testing import CliRunner
 
 import cheetah_xr as cx
@@ -201,6 +202,21 @@ def test_version_help_and_no_command(cli):
     runner = CliRunner().invoke(app, ["estimate", "--help"])
     assert runner.exit_code == 0
     assert "Accounting option" in runner.output
+
+
+COMMANDS = typer.main.get_command(app).commands
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_every_command_has_examples_that_parse(name, cli):
+    printed = re.sub(r"\s+", " ", cli(name, "--help").out)
+    examples = re.findall(r"^Example: `cheetah-xr (.+)`$", COMMANDS[name].help, re.MULTILINE)
+    assert examples
+    for example in examples:
+        first, *words = example.split()
+        assert first == name
+        assert f"Example: cheetah-xr {example}" in printed
+        COMMANDS[name].make_context(name, words)
 
 
 def test_verbose_logs(cli, write):

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from cheetah_xr.calibration.report import inputs, sections, text
 from cheetah_xr.cli import app
-from cheetah_xr.cli.validate import errors_text, run
+from cheetah_xr.cli.validate import errors_text, reject_contradictions
 from cheetah_xr.figures.error_report import left_out, parity, save
 from cheetah_xr.specs import SpecError
 
@@ -123,15 +123,15 @@ def test_own_measurements_with_a_named_set(tmp_path):
     ("given", "words"),
     [
         ({"predictions": "p", "efficiency": "ideal"}, "give --predictions or --efficiency"),
-        ({"page": True}, "--to makes the page of the public measurements"),
-        ({"page": True, "predictions": "p", "measurements": "m"}, "--to makes the page"),
-        ({"other": "x.csv"}, "--aiconfigurator is for the page"),
+        ({"to": "page.md"}, "--to makes the page of the public measurements"),
+        ({"to": "page.md", "predictions": "p", "measurements": "m"}, "--to makes the page"),
+        ({"aiconfigurator": "x.csv"}, "--aiconfigurator is for the page"),
     ],
 )
 def test_contradicting_arguments_are_rejected(given, words):
-    asked = dict.fromkeys(("predictions", "measurements", "efficiency", "other")) | {"page": False} | given
+    options = dict.fromkeys(("predictions", "measurements", "efficiency", "aiconfigurator", "to")) | given
     with pytest.raises(SpecError, match=words):
-        run(**asked, told=print)
+        reject_contradictions(**options)
 
 
 def test_errors_of_a_split_are_of_the_held_out_rows():
