@@ -11,6 +11,11 @@ SALT = "cheetah_xr measurements 1"
 
 FIT_FRACTION = 0.3
 
+SECOND_SALT = "cheetah_xr second set 1"
+"""The same for measurements of further sources, fixed before any of them was fitted."""
+
+SECOND_FIT_FRACTION = 0.4
+
 PARTS = ("model", "gpu", "engine", "precision", "layout", "mode")
 
 
@@ -37,8 +42,32 @@ def side(configuration: str) -> str:
     >>> side("llama-3.1-70b|b200-sxm|vllm|fp8|tp4-dp1-ep1|aggregated")
     'held out'
     """
-    digest = hashlib.sha256(f"{SALT}|{configuration}".encode()).digest()
-    return "fit" if int.from_bytes(digest[:8], "big") < FIT_FRACTION * 2**64 else "held out"
+    return "fit" if _uniform(SALT, configuration) < FIT_FRACTION else "held out"
+
+
+def second_set_side(source: str, model: str, gpu: str) -> str:
+    """Return the side of a configuration of the second set of measurements, "fit" or "held out".
+
+    Parameters
+    ----------
+    source
+        Key of the source: all rows of one publication.
+    model, gpu
+        Catalogue names; a model that runs under several published names has one.
+
+    Examples
+    --------
+    >>> second_set_side("sgl-cookbook", "gemma-4-31b", "h200-sxm")
+    'fit'
+    >>> second_set_side("sgl-cookbook", "gemma-4-31b", "mi300x")
+    'held out'
+    """
+    return "fit" if _uniform(SECOND_SALT, f"{source}|{model}|{gpu}") < SECOND_FIT_FRACTION else "held out"
+
+
+def _uniform(salt: str, label: str) -> float:
+    """Return a number of [0, 1) that depends on the label and the salt alone."""
+    return int.from_bytes(hashlib.sha256(f"{salt}|{label}".encode()).digest()[:8], "big") / 2**64
 
 
 def sides(table: pd.DataFrame) -> pd.Series[str]:
