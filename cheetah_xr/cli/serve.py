@@ -93,31 +93,26 @@ def serve(
 
     loaded = load_model(model)
     scheme = precision or loaded.default_precision
-    load: dict[str, Any] = {
-        "concurrency": concurrency,
-        "isl": isl,
-        "osl": osl,
-        "chunked_prefill_size": chunked_prefill_size,
-    }
-    more = {**load, "efficiency": efficiency, "options": parse_options(option or [])}
-    together = {"prefill": prefill, "lengths": lengths}
-    apart = {"prefill_tp": prefill_tp, "prefill_dp": prefill_dp, "prefill_ep": prefill_ep}
+    load = {"concurrency": concurrency, "isl": isl, "osl": osl, "chunked_prefill_size": chunked_prefill_size}
+    common: dict[str, Any] = {**load, "efficiency": efficiency, "options": parse_options(option or [])}
+    aggregated = {"prefill": prefill, "lengths": lengths}
+    prefill_degrees = {"prefill_tp": prefill_tp, "prefill_dp": prefill_dp, "prefill_ep": prefill_ep}
     if prefill_workers is None:
-        _not_given({**apart, "decode_workers": decode_workers}, "needs --prefill-workers")
-        chosen: dict[str, Any] = {name: value.value for name, value in together.items() if value is not None}
-        ds = serve_aggregated(loaded, gpu, scheme, tp=tp, dp=dp, ep=ep, **chosen, **more)
+        _reject_given({**prefill_degrees, "decode_workers": decode_workers}, "needs --prefill-workers")
+        common |= {name: choice.value for name, choice in aggregated.items() if choice is not None}
+        ds = serve_aggregated(loaded, gpu, scheme, tp=tp, dp=dp, ep=ep, **common)
     else:
-        _not_given(together, "is for aggregated serving; leave out --prefill-workers")
-        own = {"prefill_tp": tp, "prefill_dp": dp, "prefill_ep": ep}
-        layout: dict[str, Any] = {name: own[name] if value is None else value for name, value in apart.items()}
-        layout |= {"decode_tp": tp, "decode_dp": dp, "decode_ep": ep, "prefill_workers": prefill_workers}
-        layout |= {"decode_workers": 1 if decode_workers is None else decode_workers}
-        ds = serve_disaggregated(loaded, gpu, scheme, **layout, **more)
+        _reject_given(aggregated, "is for aggregated serving; leave out --prefill-workers")
+        common |= {"prefill_tp": tp, "prefill_dp": dp, "prefill_ep": ep}
+        common |= {name: degree for name, degree in prefill_degrees.items() if degree is not None}
+        common |= {"decode_tp": tp, "decode_dp": dp, "decode_ep": ep, "prefill_workers": prefill_workers}
+        common |= {"decode_workers": 1 if decode_workers is None else decode_workers}
+        ds = serve_disaggregated(loaded, gpu, scheme, **common)
     out.print(result_table(ds), highlight=False)
 
 
-def _not_given(values: dict[str, Any], why: str) -> None:
-    """Reject options that have no meaning here."""
+def _reject_given(values: dict[str, Any], why: str) -> None:
+    """Reject options that are given but have no meaning in this mode of serving."""
     for name, value in values.items():
         if value is not None:
             raise SpecError(f"--{name.replace('_', '-')} {value}: {why}")

@@ -219,6 +219,13 @@ def test_the_help_of_every_command_has_examples_that_parse(name, cli):
         COMMANDS[name].make_context(name, words)
 
 
+def test_a_fit_of_one_csv_has_one_name(cli):
+    pytest.importorskip("emcee")
+    ran = cli("calibrate", "mine.csv", "--name", "a", "--name", "b")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--name a --name b: a CSV gives one efficiency profile" in ran.err
+
+
 def test_verbose_logs(cli, write):
     axes = {"model": "llama-3.1-8b", "gpu": "h100-sxm", "batch": [1, 2], "seq_len": 1024}
     path = write({"title": "Small", "question": "Is it logged?", **axes}, "small.yaml")
