@@ -55,9 +55,12 @@ class Options(Frozen):
         Parts of the forward pass that are priced. Capacity always counts the whole model.
     cached_tokens
         Tokens per sequence already in the cache before a prefill.
-    overlap_tp, overlap_ep
-        Fraction of the smaller side that is overlapped with the larger: all-reduces and gathers; expert dispatch and
-        combine.
+    overlap_tp
+        Overlap of all-reduces and gathers with the rest of a layer: the fraction of the smaller side that is
+        overlapped.
+    overlap_ep
+        Overlap of expert dispatch and combine (and gathers of split experts) with the kernels of a layer: the
+        fraction of the smaller side that is overlapped.
     micro_batches
         Micro-batches a forward pass is cut into; the layers' weights are read once for each.
     expert_comm
@@ -75,8 +78,12 @@ class Options(Frozen):
         Tokens of the slowest rank over the mean.
     distinct_factor
         Distinct experts over those of uniform independent routing.
-    dense_tp, shared_tp, lm_head_tp
-        Tensor-parallel degree of dense MLP, shared experts and LM head; None is tp.
+    dense_tp
+        Tensor-parallel degree of dense MLPs; None is tp.
+    shared_tp
+        Tensor-parallel degree of shared experts; None is tp.
+    lm_head_tp
+        Tensor-parallel degree of the LM head; None is tp.
     hierarchy
         "max": link and NIC stages of a ring collective are pipelined; "sum": one after the other.
     on_infeasible
