@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
-UNUSED = ("dask", "pyarrow")
-"""Packages that xarray and pandas import for lazy arrays and Arrow columns where they are installed."""
+UNUSED = ("dask",)
+"""Packages that xarray imports for lazy arrays where they are installed."""
 
 
 @contextmanager
@@ -17,8 +17,8 @@ def quick_start() -> Iterator[None]:
     """Run a short command of a fresh process in about the time it takes to import xarray.
 
     xarray imports ``dask.array``, and with it SciPy, when it makes its first variable, which takes nearly as long as
-    xarray itself; pandas imports pyarrow. Both are optional and for arrays that one point does not have, so they count
-    as not installed meanwhile. What is imported is no garbage: the collector looks at it once, not again and again.
+    xarray itself. It is optional and for arrays that one point does not have, so it counts as not installed meanwhile.
+    What is imported is no garbage: the collector looks at it once, not again and again.
     """
     if {"pandas", "xarray", *UNUSED} & sys.modules.keys() or not gc.isenabled():
         yield  # a program that calls the command line keeps what it has

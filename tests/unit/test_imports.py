@@ -73,13 +73,13 @@ ESTIMATE = "estimate --model llama-3.1-70b --gpu h100-sxm --tp 8 --batch 32 --se
 
 def test_an_estimate_needs_no_lazy_arrays():
     actual = packages_after(command(ESTIMATE))
-    assert not actual & {"dask", "distributed", "matplotlib", "pyarrow", "scipy", "zarr"}
+    assert not actual & {"dask", "distributed", "matplotlib", "scipy", "zarr"}
     back = f"{command(ESTIMATE)}\nimport dask.array, gc, sys\nprint(gc.isenabled(), sys.modules['dask'] is not None)"
     assert run(back).splitlines()[-1] == "True True"
 
 
 def test_an_estimate_is_the_same_where_everything_is_imported():
-    assert run(command(ESTIMATE)) == run(f"import dask.array, pyarrow, xarray\n{command(ESTIMATE)}")
+    assert run(command(ESTIMATE)) == run(f"import dask.array, xarray\n{command(ESTIMATE)}")
 
 
 def test_a_result_is_described_without_dask_arrays(tmp_path):
