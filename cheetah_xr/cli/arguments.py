@@ -16,7 +16,7 @@ GpuName = Annotated[str, typer.Option(help="Catalogue name or YAML file.")]
 PrecisionName = Annotated[
     str | None, typer.Option(help="Catalogue name or YAML file; default that of the published checkpoint.")
 ]
-EfficiencyName = Annotated[str, typer.Option(help="Catalogue name or YAML file; ideal is the speed ceiling.")]
+EfficiencyName = Annotated[str, typer.Option(help="Catalogue name or YAML file; ideal has every kernel at its peak.")]
 TpDegree = Annotated[int, typer.Option(help="Tensor-parallel degree.")]
 DpDegree = Annotated[int, typer.Option(help="Data-parallel degree of attention.")]
 EpDegree = Annotated[int, typer.Option(help="Expert-parallel degree.")]
