@@ -79,6 +79,13 @@ def test_unknown_keywords_are_rejected(function, name):
         function(**CALLS[function], **{name: 2})
 
 
+def test_an_unknown_keyword_names_the_functions_own():
+    with pytest.raises(
+        TypeError, match=r"serve\(\) .*'chunk_size'; did you mean chunked_prefill_size\? it takes .*concurrency"
+    ):
+        cx.serve("llama-3.1-8b", "h100-sxm", concurrency=1, isl=10, osl=10, chunk_size=5)
+
+
 def test_missing_arguments_are_rejected():
     with pytest.raises(TypeError, match="batch"):
         cx.breakdown(**WHERE, seq_len=1)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar, cast
 
 import numpy as np
 import xarray as xr
@@ -121,7 +123,8 @@ def spelled_out(arguments: Any, *, after: str) -> Callable[[F], F]:
     Returns
     -------
     Callable
-        Decorator that sets the signature ``help()`` shows; calls are not changed.
+        Decorator that sets the signature ``help()`` shows; a call with another keyword raises a TypeError that lists
+        the function's own.
     """
 
     def decorate(function: F) -> F:
@@ -133,10 +136,25 @@ def spelled_out(arguments: Any, *, after: str) -> Callable[[F], F]:
         own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
         place = 1 + [p.name for p in own].index(after)
         shown = signature.replace(parameters=[*own[:place], *keywords, *own[place:]])
-        vars(function)["__signature__"] = shown
-        return function
+
+        @functools.wraps(function)
+        def checked(*args: Any, **given: Any) -> Any:
+            unknown = [name for name in given if name not in shown.parameters]
+            if unknown:
+                raise TypeError(_unknown_keyword(function.__name__, unknown[0], list(shown.parameters)))
+            return function(*args, **given)
+
+        vars(checked)["__signature__"] = shown
+        return cast(F, checked)
 
     return decorate
+
+
+def _unknown_keyword(function: str, name: str, known: Sequence[str]) -> str:
+    """Return what to say of a keyword that a function does not have."""
+    close = difflib.get_close_matches(name, known, n=2, cutoff=0.5)
+    hint = f"did you mean {' or '.join(close)}? " if close else ""
+    return f"{function}() got an unexpected keyword argument {name!r}; {hint}it takes {', '.join(known)}"
 
 
 def hints(arguments: Any) -> dict[str, str]:
